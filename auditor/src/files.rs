@@ -27,15 +27,20 @@ pub(crate) fn numbered_paths(folder: &Path, kind: &str) -> Result<Vec<(u64, Path
 
 /// Paths of all files with this extension. A missing folder has none.
 pub(crate) fn with_extension(folder: &Path, kind: &str) -> Result<Vec<PathBuf>, AuditError> {
+    let mut paths = all_paths(folder)?;
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == kind));
+    Ok(paths)
+}
+
+/// Paths of all files of a folder. A missing folder has none.
+pub(crate) fn all_paths(folder: &Path) -> Result<Vec<PathBuf>, AuditError> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(AuditError::at_path(folder)(error)),
     };
     let paths: Result<Vec<_>, _> = entries.map(|entry| entry.map(|entry| entry.path())).collect();
-    let mut paths = paths.map_err(AuditError::at_path(folder))?;
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == kind));
-    Ok(paths)
+    paths.map_err(AuditError::at_path(folder))
 }
 
 /// Writes a new file. Returns false if the name is taken.

@@ -6,6 +6,7 @@
 //! - [`Notary`] has both folders, and takes a new signed checkpoint when it is its turn.
 //! - [`Checkpointer`] is the worker that takes one each hour.
 //! - [`missing_entries`] finds the entries that the audit log lacks.
+//! - [`Archiver`] is the worker that archives the log.
 //! - [`AuditVerifier`] is the worker that verifies the log about once a day.
 //! - [`verify`] compares the database with the log and with all signed checkpoints.
 //! - [`bundle`] writes and verifies a file that proves itself to an outsider.
@@ -18,6 +19,7 @@
 //! checkpoint; a change before the first signed checkpoint cannot be seen.
 
 pub mod archive;
+mod archiver;
 pub mod bundle;
 mod checkpoints;
 mod complete;
@@ -35,6 +37,7 @@ mod verifier;
 pub mod verify;
 mod worker;
 
+pub use archiver::Archiver;
 pub use checkpoints::{CheckpointFolder, SignedCheckpoint};
 pub use complete::missing_entries;
 pub use error::AuditError;

@@ -5,6 +5,7 @@
 //! It must not be part of the test run, and must leave nothing behind.
 
 mod activity;
+mod archive;
 mod audience;
 mod audit;
 mod bare;
@@ -51,6 +52,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use tokio_util::sync::CancellationToken;
 
+use crate::archive::Archive;
 use crate::audit::Audit;
 use crate::deliveries::Deliveries;
 use crate::endless::Endless;
@@ -77,6 +79,8 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Bytes of a delivery in the archive, and events per second that are archived and verified.
+    Archive(Archive),
     /// Entries per second and memory of `audit verify`, over one firm's chain.
     Audit(Audit),
     /// Deliveries per second and CPU per delivery, beside the same POSTs sent with no database.
@@ -131,6 +135,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().command {
+        Command::Archive(command) => start(archive::run(&command)),
         Command::Audit(command) => start(audit::run(&command)),
         Command::Deliveries(command) => start(deliveries::run(&command)),
         Command::Endless(command) => start(endless::run(&command)),

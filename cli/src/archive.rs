@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use auditor::PublicKey;
 use auditor::archive::{
     self, ArchiveFilter, ArchiveFolder, ArchiveReader, ArchiveReport, ArchiveStep, ArchivedEvent,
@@ -27,6 +27,7 @@ use crate::output::{
     self, Column, ListTable, OutputArgs, RecordView, ReportArgs, Tone, print_json, print_note,
 };
 use crate::progress::Progress;
+use crate::shared_args::archive_folder;
 
 /// The command could not be finished.
 const EXIT_FAILED: u8 = 2;
@@ -68,13 +69,13 @@ const EVENTS: ListTable = ListTable::new(
 /// The commands of the archive.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ArchiveCommand {
-    /// Copy the segments that are whole and a day old, and sign them.
+    /// Copy and sign whole segments that are a day old.
     Write(ArchiveWriteArgs),
     /// Compare the end of the archive with the log.
     Status(ArchiveStatusArgs),
     /// Verify the archive by its files alone.
     Verify(ArchiveVerifyArgs),
-    /// Show the archived events of a delivery, an occurrence or another stream.
+    /// Show the archived events of a delivery or another stream.
     Show(ArchiveShowArgs),
     /// Find archived events by firm, type and time.
     Find(ArchiveFindArgs),
@@ -121,7 +122,7 @@ pub(crate) struct ArchiveVerifyArgs {
     place: ArchivePlaceArgs,
     #[command(flatten)]
     keys: TrustedKeysArgs,
-    /// Read only the events of this segment. All links and signatures are checked.
+    /// Read only the events of this segment.
     #[arg(long)]
     segment: Option<u64>,
     #[command(flatten)]
@@ -161,16 +162,6 @@ pub(crate) struct ArchiveFindArgs {
     json: OutputArgs,
 }
 
-/// Reads the place of an archive.
-fn archive_folder(text: &str) -> Result<PathBuf, String> {
-    let path = match text.split_once("://") {
-        None => text,
-        Some(("file", path)) if path.starts_with('/') => path,
-        Some(_) => return Err("write a directory, or file:// and an absolute path".to_owned()),
-    };
-    if path.is_empty() { Err("name a directory".to_owned()) } else { Ok(path.into()) }
-}
-
 pub(crate) async fn run(storage: &StorageSettings, command: ArchiveCommand) -> ExitCode {
     let ended = match command {
         ArchiveCommand::Write(asked) => write(storage, &asked).await,
@@ -199,6 +190,9 @@ async fn write(storage: &StorageSettings, asked: &ArchiveWriteArgs) -> anyhow::R
         match writer.write_next(clock.now()).await {
             Ok(ArchiveStep::Archived(manifest)) => segments.push(segment_json(&manifest)),
             Ok(ArchiveStep::ArchivedElsewhere { .. }) => {}
+            Ok(ArchiveStep::HeldElsewhere { holder }) => {
+                break Err(anyhow!("{holder} archives now"));
+            }
             Ok(ArchiveStep::Unsigned { number }) => {
                 print_note(&format!(
                     "segment {number} waits for a signed checkpoint: `firmforms audit checkpoint`"
@@ -206,7 +200,7 @@ async fn write(storage: &StorageSettings, asked: &ArchiveWriteArgs) -> anyhow::R
                 break Ok(());
             }
             Ok(ArchiveStep::NotWhole { .. } | ArchiveStep::TooYoung { .. }) => break Ok(()),
-            Err(error) => break Err(error),
+            Err(error) => break Err(error.into()),
         }
     };
     database.close().await?;

@@ -209,7 +209,7 @@ pub(crate) enum CliCommand {
     /// Copy segments of the log into an archive, and read it.
     #[command(subcommand)]
     Archive(ArchiveCommand),
-    /// Show which answers of respondents expire.
+    /// Show which responses expire.
     #[command(subcommand)]
     Retention(RetentionCommand),
     /// Look at read models, rebuild them from the log, or compare them with it.

@@ -3,10 +3,12 @@
 
 mod servers;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
+use auditor::archive::{ArchiveFolder, SegmentWriter};
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::Args;
 use deliverer::inspect::checkup as queue;
@@ -32,7 +34,7 @@ use self::servers::{KEYRING_CHECKS, MAIN_CHECKS, ServerKind};
 use crate::databases::{KeyringPresence, require_main};
 use crate::operator;
 use crate::output::{Column, ListTable, ReportArgs};
-use crate::shared_args::ResponseRetentionArgs;
+use crate::shared_args::{ResponseRetentionArgs, archive_folder};
 
 const FINDINGS: ListTable = ListTable::new(
     &[Column::state("verdict"), Column::id("check"), Column::prose("says"), Column::note("do")],
@@ -55,13 +57,16 @@ pub(crate) struct DoctorArgs {
     acknowledge: bool,
     #[command(flatten)]
     responses: ResponseRetentionArgs,
+    /// Compare this archive with the log.
+    #[arg(long, env = "FIRMFORMS_ARCHIVE_URL", value_parser = archive_folder)]
+    archive_url: Option<PathBuf>,
     #[command(flatten)]
     json: ReportArgs,
 }
 
 pub(crate) async fn run(
     storage: &StorageSettings,
-    DoctorArgs { acknowledge, responses, json }: DoctorArgs,
+    DoctorArgs { acknowledge, responses, archive_url, json }: DoctorArgs,
 ) -> anyhow::Result<ExitCode> {
     const UNCHECKED: &str = "the installation could not be checked";
     let databases = Databases::open(storage, SERVICE_DATABASES, Installation::MustExist).await;
@@ -71,6 +76,9 @@ pub(crate) async fn run(
     }
     let mut findings = check_all(storage, &mut databases).await.context(UNCHECKED)?;
     findings.push(Finding::response_retention(responses.keep_responses_days));
+    if let Some(folder) = archive_url {
+        findings.push(check_archive(storage, &databases, folder).await?);
+    }
     let findings = Finding::mute_consequences(findings);
     databases.release_cluster().await?;
     FINDINGS.print(json.into(), findings.iter().map(finding_json).collect());
@@ -325,6 +333,27 @@ async fn check_backup(
         taken: last.map(|last| time_since(now, last.taken_at)),
         archived: archived.map(|at| time_since(now, at)),
     }))
+}
+
+async fn check_archive(
+    storage: &StorageSettings,
+    databases: &Databases,
+    folder: PathBuf,
+) -> anyhow::Result<Finding> {
+    let pool = connect(databases.main.options().clone(), 1);
+    let archive = ArchiveFolder::in_folder(folder);
+    let notary = storage.notary();
+    let writer = SegmentWriter { pool: &pool, archive: &archive, notary: &notary };
+    let standing = writer.standing().await;
+    let now = Clock::of_database(&pool).await?.now().get();
+    pool.close().await;
+    Ok(match standing {
+        Ok(standing) => {
+            let age = standing.waiting_since.map(|at| time_since(now, at));
+            Finding::archive(standing.through, standing.waiting, age)
+        }
+        Err(error) => Finding::broken_archive(&error.to_string()),
+    })
 }
 
 async fn missing_secrets(pool: &PgPool, keyring: &Keyring) -> anyhow::Result<Finding> {

@@ -25,7 +25,7 @@ const FIRMS: ListTable = ListTable::new(
 /// The commands of retention.
 #[derive(Debug, Subcommand)]
 pub(crate) enum RetentionCommand {
-    /// List firms with the responses that the service would let expire now.
+    /// Count the responses of each firm that would expire now.
     Plan(RetentionPlanArgs),
 }
 

@@ -12,9 +12,7 @@ use service::{InternalAddr, ProcessRole};
 
 use crate::collector::TelemetryArgs;
 use crate::provider::OidcArgs;
-use crate::shared_args::{DAYS_MAX, ResponseRetentionArgs, TargetArgs, switch};
-
-/// Kept days, at most: a century.
+use crate::shared_args::{DAYS_MAX, ResponseRetentionArgs, TargetArgs, archive_folder, switch};
 
 /// A count of connections or attempts. None at all would stop the service for good.
 fn count() -> RangedU64ValueParser<usize> {
@@ -179,6 +177,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "FIRMFORMS_VERIFY_HOURS", default_value_t = 24,
           value_parser = value_parser!(u32).range(..=8_760))]
     pub(crate) verify_hours: u32,
+
+    /// Archive the log here: a directory, or `file://` and its path.
+    #[arg(long, env = "FIRMFORMS_ARCHIVE_URL", value_parser = archive_folder)]
+    pub(crate) archive_url: Option<PathBuf>,
 
     #[command(flatten)]
     pub(crate) telemetry: TelemetryArgs,

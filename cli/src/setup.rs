@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use api::{CallBatchers, SendingMode};
+use auditor::archive::ArchiveFolder;
 use deliverer::Retention;
 use deliverer::{DelivererSettings, NoticeTarget, TimeScale};
 use domain::delivery::pressure::HostCaps;
@@ -56,6 +57,7 @@ pub(crate) fn serve_setup(
         trusted_proxies: serve.trusted_proxies.clone(),
         patience: InviteWait::default(),
         notary: Some(storage.signing_notary()?),
+        archive: serve.archive_url.clone().map(ArchiveFolder::in_folder),
         verification_interval: verification_interval(serve),
         sending: if serve.paused { SendingMode::Held } else { SendingMode::On },
         batchers: CallBatchers::default(),

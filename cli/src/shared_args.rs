@@ -21,17 +21,26 @@ pub(crate) struct TargetArgs {
     pub(crate) extra_roots: Option<PathBuf>,
 }
 
-/// The most days of a retention.
+/// Kept days, at most: a century.
 pub(crate) const DAYS_MAX: i64 = 36_500;
 
 /// How long the answers of respondents are kept.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct ResponseRetentionArgs {
-    /// Days that a response keeps its contents after the last report about it. Without it they are
-    /// kept for good. A kept body keeps its response.
+    /// Days that a response is kept after the last report about it; by default for good.
     #[arg(long, env = "FIRMFORMS_KEEP_RESPONSES_DAYS",
           value_parser = value_parser!(u32).range(1..=DAYS_MAX))]
     pub(crate) keep_responses_days: Option<u32>,
+}
+
+/// Reads the place of an archive.
+pub(crate) fn archive_folder(text: &str) -> Result<PathBuf, String> {
+    let path = match text.split_once("://") {
+        None => text,
+        Some(("file", path)) if path.starts_with('/') => path,
+        Some(_) => return Err("write a directory, or file:// and an absolute path".to_owned()),
+    };
+    if path.is_empty() { Err("name a directory".to_owned()) } else { Ok(path.into()) }
 }
 
 /// Reads an operator's reason, as the log keeps it.

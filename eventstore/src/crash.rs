@@ -22,6 +22,7 @@
 //! | P16 | `following` | in a batch of a read model |
 //! | F10 | `rebuilding`, `swapping` | in a rebuild: between two batches, before COMMIT |
 //! | P17 | `checkpointing` | a signed checkpoint is written, and not yet under its name |
+//! | P17 | `archiving` | between the files of a segment, before its signature, and after it |
 //! | P17 | `checkpointed` | a signed checkpoint is stored, and not yet noted in the database |
 
 /// Tells whether this build has crash points.

@@ -244,7 +244,7 @@ pub async fn bring_up(pool: &PgPool, migrator: &Migrator) -> Result<(), MigrateE
     // An index of a large table takes longer than a statement of the service may.
     connection.execute("set statement_timeout = 0").await?;
     lock_migrations(&mut connection).await?;
-    drop_unfinished_indexes(&mut connection).await?;
+    drop_unfinished_indexes(&mut connection, migrator).await?;
     migrator.run(&mut connection).await?;
     connection.close().await.ok();
     Ok(())
@@ -260,18 +260,24 @@ async fn lock_migrations(connection: &mut PgConnection) -> Result<(), sqlx::Erro
     Ok(())
 }
 
-/// Drops indexes that a stopped migration left unfinished, so that it can run again.
-async fn drop_unfinished_indexes(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
-    let drops: Vec<String> = sqlx::query_scalar(
-        "select format('drop index concurrently %s', i.indexrelid::regclass)
-           from pg_index i join pg_class c on c.oid = i.indexrelid
+/// Drops indexes of these migrations that a stopped run left unfinished, so that it can run again.
+async fn drop_unfinished_indexes(
+    connection: &mut PgConnection,
+    migrator: &Migrator,
+) -> Result<(), sqlx::Error> {
+    let unfinished: Vec<String> = sqlx::query_scalar(
+        "select c.relname::text from pg_index i join pg_class c on c.oid = i.indexrelid
           where not i.indisvalid and c.relkind = 'i'
             and c.relnamespace = 'public'::regnamespace",
     )
     .fetch_all(&mut *connection)
     .await?;
-    for drop in drops {
-        connection.execute(drop.as_str()).await?;
+    // Another index may be one that an operator is making.
+    let is_ours = |name: &String| {
+        migrator.iter().any(|one| one.sql.contains(&format!("concurrently if not exists {name} ")))
+    };
+    for name in unfinished.iter().filter(|name| is_ours(name)) {
+        connection.execute(format!("drop index concurrently {name}").as_str()).await?;
     }
     Ok(())
 }

@@ -45,6 +45,8 @@ pub enum ProcessGroup {
     Signing = 43,
     /// The process that verifies the log.
     Verifying = 44,
+    /// The process that archives the log.
+    Archiving = 47,
 }
 
 /// The outcome of entering a group that has one place.

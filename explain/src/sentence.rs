@@ -111,7 +111,8 @@ impl EventTeller<'_> {
                 let count = u64::try_from(response_ids.len()).unwrap_or(u64::MAX);
                 let responses = counted_noun(count, "response", "responses");
                 format!(
-                    "{responses} expired, because nobody reported about them since {reported_before}"
+                    "{responses} expired, because nobody reported about them since \
+                     {reported_before}"
                 )
             }
             Event::Reading(ReadingEvent::AuditRead(look)) => {

@@ -1,4 +1,4 @@
 -- no-transaction
 -- The expiry looks at unfinished responses of a firm. The index is made beside readers and writers.
-create index concurrently responses_unfinished_idx on responses (firm_id, response_id)
+create index concurrently if not exists responses_unfinished_idx on responses (firm_id, response_id)
     where submitted_at is null;

@@ -29,8 +29,8 @@ const KEYRING_CONNECTIONS: u32 = 8;
 /// index. A new plan each time took a ninth of PostgreSQL's time. A kept plan must not be one for
 /// empty queues. Statistics of empty tables favour a full read, even of an index, so these settings
 /// make full reads dearest. A table without an index is still read in full. No setting prevents a
-/// join from doing so; a join with a list therefore repeats the list's ids for the index. No setting
-/// prevents a full read of an index that seems empty either; the migration 0055 says what does.
+/// join from doing so; a join with a list therefore repeats the list's ids for the index. No
+/// setting prevents a full read of an index that seems empty; the migration 0055 says what does.
 /// Compilation (JIT) never pays here.
 pub const WORKER_PLAN_SETTINGS: [(&str, &str); 6] = [
     ("jit", "off"),

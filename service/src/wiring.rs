@@ -10,6 +10,7 @@ use api::{
     ServiceSettings,
 };
 use auditor::Notary;
+use auditor::archive::ArchiveFolder;
 use chrono::TimeDelta;
 use cluster::Cluster;
 use deliverer::outgoing::{OutgoingClient, OutgoingConfig};
@@ -53,6 +54,8 @@ pub struct System {
     pub fence: Fence,
     /// The notary of checkpoints, in a process that makes them.
     pub notary: Option<Notary>,
+    /// The archive of the log, if this process writes one.
+    pub archive: Option<ArchiveFolder>,
     /// The time between two verifications of the log; `None` for none.
     pub verification_interval: Option<Duration>,
     /// The followers of the two databases' primaries, until `serve` runs them.
@@ -81,6 +84,8 @@ pub struct SystemSetup {
     pub patience: InviteWait,
     /// The notary of checkpoints, in a process that makes them.
     pub notary: Option<Notary>,
+    /// The archive of the log, if this process writes one.
+    pub archive: Option<ArchiveFolder>,
     /// The time between two verifications of the log; `None` for none.
     pub verification_interval: Option<Duration>,
     /// Whether this process sends.
@@ -118,6 +123,7 @@ impl SystemSetup {
             sender: DEFAULT_MAIL_FROM.parse().context("the sender of mails")?,
             patience: InviteWait::default(),
             notary: None,
+            archive: None,
             verification_interval: None,
             sending: SendingMode::On,
             batchers: CallBatchers::default(),
@@ -240,6 +246,7 @@ impl System {
             take_over,
             notifier,
             notary: setup.notary,
+            archive: setup.archive,
             verification_interval: setup.verification_interval,
             primaries: Vec::new(),
             cluster: None,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api::SendingMode;
-use auditor::{AuditVerifier, Checkpointer};
+use auditor::{Archiver, AuditVerifier, Checkpointer};
 use deliverer::send::SpreadWorker;
 use deliverer::send::deliver;
 use deliverer::upkeep::CancelWorker;
@@ -119,6 +119,11 @@ fn spawn_projector(system: &System, stop: &CancellationToken, tasks: &mut JoinSe
         let hourly = Checkpointer::new(notary.clone(), pool.clone(), clock, entropy);
         tasks.spawn(run_on(hourly, store.nudge(), stop.clone()));
     }
+    if let (Some(notary), Some(archive)) = (&system.notary, &system.archive) {
+        let clock = system.service.clock.clone();
+        let archiver = Archiver::new(archive.clone(), notary.clone(), pool.clone(), clock);
+        tasks.spawn(run_on(archiver, store.nudge(), stop.clone()));
+    }
     if let (Some(notary), Some(interval)) = (&system.notary, system.verification_interval) {
         let clock = system.service.clock.clone();
         let daily = AuditVerifier::new(notary.clone(), pool.clone(), clock, interval);
@@ -180,6 +185,7 @@ mod tests {
             declared::<Follower<AuditLog>>(),
             declared::<SealWorker>(),
             declared::<Checkpointer>(),
+            declared::<Archiver>(),
             declared::<AuditVerifier>(),
             declared::<PartialTimer>(),
             declared::<HousekeepingWorker>(),
@@ -201,6 +207,7 @@ mod tests {
             ("audit_log", WakeOn::OtherEvents),
             ("seals", WakeOn::AnyEvent),
             ("checkpoints", WakeOn::Timer),
+            ("archive", WakeOn::Timer),
             ("verification", WakeOn::Timer),
             ("partials", WakeOn::Timer),
             ("housekeeping", WakeOn::Timer),

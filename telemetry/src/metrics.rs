@@ -81,6 +81,8 @@ metrics! {
         "Last position of the log that the last verification reached.";
     VERIFICATION_BROKEN = Gauge "firmforms_verification_broken",
         "1 when the last verification of the log found a flaw.";
+    ARCHIVE_AGE = Gauge "firmforms_archive_age_seconds",
+        "For how long a segment that is due has had no copy in the archive; 0 when none is due.";
     BACKUP_AGE = Gauge "firmforms_backup_age_seconds",
         "Age of the last backup by `firmforms backup`; 0 when none was taken.";
     ATTEMPTS = Counter "firmforms_delivery_attempts_total",

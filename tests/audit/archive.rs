@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use auditor::archive::{ArchiveFolder, ArchiveStep, SegmentWriter, VerifiedPart, verify};
-use auditor::{CheckpointFolder, KeyFolder, Notary};
+use auditor::{Archiver, CheckpointFolder, KeyFolder, Notary};
 use domain::audit::SegmentManifest;
+use eventstore::worker::{NextStep, Worker};
 use serde_json::Value;
 use sqlx::PgPool;
 use tempfile::TempDir;
@@ -101,6 +102,25 @@ impl Archived {
         let output = process.output().await.unwrap();
         let text = [output.stdout, output.stderr].concat();
         (output.status.code().unwrap(), String::from_utf8(text).unwrap())
+    }
+
+    /// A process that writes, and is killed at this point if it comes to it.
+    fn writer(&self, crash_at: &str) -> Command {
+        let mut process = firmforms(&self.world.database);
+        process
+            .env("FIRMFORMS_ARCHIVE_URL", self.path())
+            .env("FIRMFORMS_AUDIT_KEYS_DIR", self.folder.path().join("keys"))
+            .env("FIRMFORMS_CHECKPOINTS_DIR", self.folder.path().join("checkpoints"))
+            .env("CRASH_AT", crash_at)
+            .args(["archive", "write"]);
+        process
+    }
+
+    /// Requires two whole segments and no other file.
+    fn require_whole(&self) {
+        assert!(self.flaws().is_empty(), "{:?}", self.flaws());
+        let names: Vec<_> = fs::read_dir(self.path()).unwrap().collect();
+        assert_eq!(names.len(), 6, "two manifests and four files: {names:?}");
     }
 
     async fn as_json(&self, arguments: &[&str]) -> Value {
@@ -340,4 +360,59 @@ async fn an_unsigned_segment_waits() {
     log.follow().await;
     assert_eq!(log.write_all().await, 1);
     assert!(log.flaws().is_empty());
+}
+
+/// A writer is killed between any two files, before each name, and around each signature.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_writer_leaves_nothing_wrong() {
+    let log = Archived::new().await;
+    let mut kills = 0;
+    for point in ["checkpointing:1", "archiving:1", "checkpointing:2", "archiving:2", "archiving:3"]
+    {
+        for _ in 0..2 {
+            let ended = log.writer(point).status().await.unwrap();
+            assert_eq!(ended.code(), None, "{point} killed it");
+            kills += 1;
+        }
+    }
+    for point in ["checkpointing:3", "archiving:4", "archiving:4", "checkpointing:1"] {
+        let ended = log.writer(point).status().await.unwrap();
+        kills += i32::from(ended.code().is_none());
+        assert!(log.flaws().is_empty(), "{point}: {:?}", log.flaws());
+    }
+    assert!(kills > 12, "{kills}");
+    assert!(log.writer("").status().await.unwrap().success());
+    log.require_whole();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_writers_archive_each_segment_once() {
+    let log = Archived::new().await;
+    let write = async || log.writer("").output().await.unwrap();
+    let (one, two) = tokio::join!(write(), write());
+    for output in [one, two] {
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() || told.contains("archives now"), "{told}");
+    }
+    log.require_whole();
+}
+
+/// The service archives by itself. A folder that cannot be written stops nothing else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_archives_whole_segments() {
+    let log = Archived::new().await;
+    log.world.pass(Duration::from_secs(2 * 86_400));
+    let worker = |folder: PathBuf| {
+        let archive = ArchiveFolder::in_folder(folder);
+        let (pool, clock) = (log.world.pool().clone(), log.world.clock.clone());
+        Archiver::new(archive, log.notary(), pool, clock)
+    };
+    let file = log.folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    assert_eq!(worker(file).step().await.unwrap(), NextStep::IDLE);
+    let mut archiver = worker(log.path());
+    for step in [NextStep::Busy, NextStep::Busy, NextStep::IDLE] {
+        assert_eq!(archiver.step().await.unwrap(), step);
+    }
+    log.require_whole();
 }

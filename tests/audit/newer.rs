@@ -135,3 +135,31 @@ async fn migrate_tells_earlier_builds_from_newer_ones() {
         }
     }
 }
+
+/// A killed migration leaves an index that nobody may use. Two processes then migrate at once, and
+/// neither waits for the snapshot of the other.
+#[tokio::test]
+async fn a_stopped_index_is_made_again() {
+    let database = TestDatabase::new().await;
+    let mut connection = database.main.connect().await.unwrap();
+    // The server may have ended the index without the process that asked for it.
+    for valid in [false, true] {
+        let stopped = format!(
+            "update pg_index set indisvalid = {valid}
+              where indexrelid = 'responses_unfinished_idx'::regclass;
+             delete from _sqlx_migrations where version = 54"
+        );
+        connection.execute(stopped.as_str()).await.unwrap();
+        let migrate = async || firmforms(&database).arg("migrate").status().await.unwrap();
+        let (one, two) = tokio::join!(migrate(), migrate());
+        assert!(one.success() && two.success());
+        let is_valid: bool = sqlx::query_scalar(
+            "select indisvalid from pg_index
+              where indexrelid = 'responses_unfinished_idx'::regclass",
+        )
+        .fetch_one(&mut connection)
+        .await
+        .unwrap();
+        assert!(is_valid);
+    }
+}

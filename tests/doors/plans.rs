@@ -84,7 +84,7 @@ async fn everything(world: &World) -> Firm {
     firm
 }
 
-/// A firm whose data are dropped, and a sweep that finds nothing more.
+/// A firm whose data are dropped, and sweeps that find nothing more.
 async fn closed(world: &World) {
     let firm = world.firm().await;
     world.submit(&firm).await;
@@ -92,6 +92,7 @@ async fn closed(world: &World) {
     world.deliver().await;
     world.pass(Duration::from_hours(30 * 24));
     world.drop_closed_firms().await;
+    world.expire_after(36_500).await;
 }
 
 /// A rare trigger is found by an index of its own.

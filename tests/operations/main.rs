@@ -20,6 +20,7 @@ mod private_cluster;
 mod receivers;
 mod reference;
 mod releases;
+mod retention;
 mod roles;
 mod service_manager;
 mod telemetry;

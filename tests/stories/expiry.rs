@@ -3,12 +3,13 @@
 
 use std::time::Duration;
 
-use deliverer::upkeep::{self, ExpireWorker};
+use deliverer::upkeep::{self, EraseWorker, ExpireWorker};
 use eventstore::NewFormats;
 use eventstore::worker::Worker;
 use serde_json::{Value, json};
 use tests::{Answer, Firm, Receiver, Reply, World, activity};
 use uuid::Uuid;
+use vault::Keyring;
 
 const DAY: Duration = Duration::from_hours(24);
 
@@ -45,9 +46,25 @@ fn payment(world: &World, firm: &Firm, response_id: Uuid) -> Value {
     activity(firm.id, "payment.received", data)
 }
 
-/// Lets responses expire, and deletes what is left of them.
+/// Lets responses expire, and deletes what is left of them. Each event waits for the eraser.
 async fn expire(world: &World) {
-    world.expire_after(KEPT).await;
+    let mut events = -1;
+    while events < world.count_events("ResponsesExpired").await {
+        events = world.count_events("ResponsesExpired").await;
+        world.expire_after(KEPT).await;
+        world.erase().await;
+    }
+}
+
+/// Steps a worker of this retention some times, whatever it says.
+async fn expire_in_steps(world: &World, keyring: Keyring, days: Option<u32>) {
+    let mut deliverer = world.deliverer().clone();
+    deliverer.settings.retention.responses_days = days;
+    deliverer.keyring = keyring;
+    let mut worker = ExpireWorker::new(deliverer);
+    for _ in 0..10 {
+        worker.step().await.unwrap();
+    }
     world.erase().await;
 }
 
@@ -96,6 +113,7 @@ async fn an_unreported_response_loses_its_contents() {
     let unfinished = world.id();
     world.report_one(response(&world, &firm, "response.saved", unfinished)).await;
     world.pass(DAY * KEPT);
+    world.time_out().await;
     world.purge().await;
     let fresh = world.id();
     submit(&world, &firm, fresh).await.ok();
@@ -120,10 +138,11 @@ async fn responses_are_kept_by_default() {
     let (world, _, _, response_id) = with_response().await;
     world.pass(DAY * 3_650);
     world.purge().await;
-    let mut worker = ExpireWorker::new(world.deliverer().clone());
-    worker.step().await.unwrap();
-    world.erase().await;
+    let keyring = || world.deliverer().keyring.clone();
+    expire_in_steps(&world, keyring(), None).await;
     assert_eq!(left(&world, response_id).await, (2, 1));
+    expire_in_steps(&world, keyring(), Some(KEPT)).await;
+    assert_eq!(left(&world, response_id).await, (0, 0));
 }
 
 /// A payment leaves no row of its own, and keeps its response like any report.
@@ -142,7 +161,7 @@ async fn a_report_keeps_its_response() {
     }
 }
 
-/// Of two responses one delivery failed yesterday and one still waits.
+/// Its delivery is queued first, and then waits for the next try.
 #[tokio::test]
 async fn a_needed_body_keeps_its_response() {
     let (world, firm, receiver, response_id) = with_response().await;
@@ -160,7 +179,7 @@ async fn a_needed_body_keeps_its_response() {
 }
 
 #[tokio::test]
-async fn a_report_about_an_expired_response_is_refused() {
+async fn reports_about_expired_responses_are_refused() {
     let (world, firm, receiver, response_id) = with_expired().await;
     let before = receiver.received().len();
     let known = world.id();
@@ -171,6 +190,12 @@ async fn a_report_about_an_expired_response_is_refused() {
     let told = refused.text();
     assert!(told.contains("event 1: the response has expired"), "{told}");
     assert_eq!(left(&world, response_id).await, (0, 0));
+    let booked = json!({"booking_id": world.id(), "response_id": response_id, "title": "Call",
+                        "status": "confirmed", "starts_at": world.clock.now(),
+                        "ends_at": world.clock.now(), "duration_min": 30,
+                        "time_zone": "Europe/Paris"});
+    let refused = world.report(&[activity(firm.id, "booking.made", booked)]).await;
+    assert_eq!((refused.status.as_u16(), left(&world, response_id).await), (400, (0, 0)));
     let again = [
         response(&world, &firm, "response.submitted", response_id),
         payment(&world, &firm, response_id),
@@ -192,20 +217,25 @@ async fn a_report_about_an_expired_response_is_refused() {
 
 /// The report of a part names its response by the part's id alone.
 #[tokio::test]
-async fn a_part_of_an_expired_response_is_refused() {
+async fn parts_of_expired_responses_are_refused() {
     let world = World::new().await;
     let firm = world.firm().await;
     let (response_id, report_id) = (world.id(), world.id());
     submit(&world, &firm, response_id).await.ok();
     let created = json!({"report_id": report_id, "response_id": response_id, "title": "T",
                          "status": "draft", "review_url": "https://forms.test/r"});
-    world.report_one(activity(firm.id, "report.created", created)).await;
+    world.report_one(activity(firm.id, "report.created", created.clone())).await;
     world.pass(DAY * (KEPT + 1));
     expire(&world).await;
     assert_eq!(left(&world, response_id).await, (0, 0));
     let approved = json!({"report_id": report_id, "at": world.clock.now()});
-    let refused = world.report(&[activity(firm.id, "report.approved", approved)]).await;
-    assert_eq!(refused.status, 400);
+    let approval = || activity(firm.id, "report.approved", approved.clone());
+    assert_eq!(world.report(&[approval()]).await.status, 400);
+    submit(&world, &firm, response_id).await.ok();
+    world.report_one(approval()).await;
+    assert_eq!(world.count("waiting_facts").await, 1, "the report must come again");
+    world.report_one(activity(firm.id, "report.created", created)).await;
+    assert_eq!(world.count("waiting_facts").await, 0);
 }
 
 /// The report comes between the expiry and the eraser, and uses the key that is to go. Once more the
@@ -260,6 +290,24 @@ async fn a_start_repeats_an_expiry() {
     }
 }
 
+/// The keyring's mark commits with the keys, so a copy of the keyring from before has both to do.
+#[tokio::test]
+async fn the_keyring_marks_expiries_with_keys() {
+    let (world, _, _, response_id) = with_response().await;
+    world.pass(DAY * (KEPT + 1));
+    world.purge().await;
+    world.expire_after(KEPT).await;
+    let marked = async || {
+        let mark = world.deliverer().keyring.erased_up_to().await.unwrap();
+        (mark.is_some(), world.count_data_keys_of(response_id).await)
+    };
+    let mut eraser = EraseWorker::new(world.deliverer().clone(), world.system.fence.clone());
+    eraser.step().await.unwrap();
+    assert_eq!(marked().await, (false, 1), "it has only begun");
+    world.erase().await;
+    assert_eq!(marked().await, (true, 0));
+}
+
 /// A draft that was never submitted still fires when it is.
 #[tokio::test]
 async fn a_late_first_submission_fires() {
@@ -267,12 +315,14 @@ async fn a_late_first_submission_fires() {
     let unfinished = world.id();
     world.report_one(response(&world, &firm, "response.saved", unfinished)).await;
     world.pass(DAY * (KEPT + 1));
+    world.time_out().await;
     world.purge().await;
     expire(&world).await;
+    assert_eq!(left(&world, unfinished).await, (0, 0));
     let saved = response(&world, &firm, "response.saved", submitted);
     let answer = world.report(&[saved]).await.ok();
     assert_eq!(answer.body["duplicates"], 1, "a submission is final");
-    assert_eq!(left(&world, submitted).await.0, 0);
+    assert_eq!(left(&world, submitted).await, (0, 0), "and no key is left");
     submit(&world, &firm, unfinished).await.ok();
     world.deliver().await;
     assert_eq!(triggers(&receiver), ["form_submitted", "form_submitted"]);
@@ -296,12 +346,12 @@ async fn nothing_expires_beside_an_older_build() {
     let (world, _, _, response_id) = with_response().await;
     world.pass(DAY * (KEPT + 1));
     world.purge().await;
-    let mut deliverer = world.deliverer().clone();
-    deliverer.settings.retention.responses_days = Some(KEPT);
-    deliverer.keyring = deliverer.keyring.with_formats(NewFormats::default());
-    ExpireWorker::new(deliverer).step().await.unwrap();
-    world.erase().await;
+    let keyring = world.deliverer().keyring.clone();
+    let beside_older = keyring.clone().with_formats(NewFormats::default());
+    expire_in_steps(&world, beside_older, Some(KEPT)).await;
     assert_eq!(left(&world, response_id).await.1, 1);
+    expire_in_steps(&world, keyring, Some(KEPT)).await;
+    assert_eq!(left(&world, response_id).await.1, 0);
 }
 
 /// One event lists at most 1,000 responses, and a sweep goes on behind those it may not touch.

@@ -6,28 +6,33 @@ use uuid::Uuid;
 
 use crate::keyring::KeySubject;
 
+/// Statements that delete the contents of responses. The respondent's row is found by its key, and
+/// the rows of further people by their index.
+const CONTENTS: [&str; 4] = [
+    "with gone as (
+         delete from responses
+          where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))
+         returning firm_id, person_id, response_id)
+     delete from response_people
+      where (firm_id, person_id, response_id) in (select * from gone)",
+    "delete from response_people
+      where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[])) and further",
+    "delete from reports
+      where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
+    "delete from bookings
+      where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
+];
+
 /// Deletes all rows of these responses. Also works on a response that a restored backup brought
 /// back.
 pub async fn erase_responses(
     connection: &mut PgConnection,
     subjects: &[KeySubject],
 ) -> Result<(), sqlx::Error> {
+    clear_contents(connection, subjects).await?;
     let (firm_ids, response_ids): (Vec<Uuid>, Vec<Uuid>) =
         subjects.iter().map(|subject| (subject.firm_id, subject.subject_id)).unzip();
     for statement in [
-        // The respondent's row is found by its key, and the rows of further people by their index.
-        "with gone as (
-             delete from responses
-              where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))
-             returning firm_id, person_id, response_id)
-         delete from response_people
-          where (firm_id, person_id, response_id) in (select * from gone)",
-        "delete from response_people
-          where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[])) and further",
-        "delete from reports
-          where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
-        "delete from bookings
-          where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
         // The purge deletes bodies in the same order, so the two cannot deadlock.
         "delete from bodies where body_id in (
              select body_id from bodies
@@ -38,6 +43,24 @@ pub async fn erase_responses(
         "delete from step_headers
           where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))",
     ] {
+        sqlx::query(statement)
+            .bind(&firm_ids)
+            .bind(&response_ids)
+            .execute(&mut *connection)
+            .await?;
+    }
+    Ok(())
+}
+
+/// Deletes what is left of the contents of these responses, so that they can be stored anew. Bodies
+/// and answers stay: they go after their own retention.
+pub async fn clear_contents(
+    connection: &mut PgConnection,
+    subjects: &[KeySubject],
+) -> Result<(), sqlx::Error> {
+    let (firm_ids, response_ids): (Vec<Uuid>, Vec<Uuid>) =
+        subjects.iter().map(|subject| (subject.firm_id, subject.subject_id)).unzip();
+    for statement in CONTENTS {
         sqlx::query(statement)
             .bind(&firm_ids)
             .bind(&response_ids)

@@ -14,8 +14,8 @@ pub struct OldResponse {
     pub submitted_at: Option<DateTime<Utc>>,
 }
 
-/// The place of a walk over a firm's old responses: first the submitted ones, the oldest first, then
-/// the unfinished ones.
+/// The place of a walk over a firm's old responses: first the submitted ones, the oldest first,
+/// then the unfinished ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OldResponsePlace {
     /// After this submission.
@@ -26,7 +26,7 @@ pub enum OldResponsePlace {
 
 impl OldResponsePlace {
     /// The beginning of the walk.
-    pub const START: Self = Self::Submitted(DateTime::UNIX_EPOCH, Uuid::nil());
+    pub const START: Self = Self::Submitted(LONG_AGO, Uuid::nil());
 
     /// The place after these responses, which were read here with this limit. `None` at the end of
     /// the walk.
@@ -43,6 +43,12 @@ impl OldResponsePlace {
     }
 }
 
+/// Before every response: year 1 at the earliest.
+const LONG_AGO: DateTime<Utc> = match DateTime::from_timestamp(-62_135_596_800, 0) {
+    Some(long_ago) => long_ago,
+    None => DateTime::UNIX_EPOCH,
+};
+
 /// The firms among these with a response that was last saved or submitted before this time.
 pub async fn firms_with_old(
     connection: &mut PgConnection,
@@ -51,11 +57,14 @@ pub async fn firms_with_old(
 ) -> Result<Vec<Uuid>, sqlx::Error> {
     sqlx::query_scalar(
         "select f.firm_id from unnest($1::uuid[]) as f(firm_id)
-          where exists (select from responses r
-                         where r.firm_id = f.firm_id and r.submitted_at < $2)
-             or exists (select from responses r
-                         where r.firm_id = f.firm_id and r.submitted_at is null
-                           and r.saved_at < $2)
+          cross join lateral (
+                (select 1 from responses r
+                  where r.firm_id = f.firm_id and r.submitted_at < $2 limit 1)
+                 union all
+                (select 1 from responses r
+                  where r.firm_id = f.firm_id and r.submitted_at is null and r.saved_at < $2
+                  limit 1)
+                limit 1) old
           order by 1",
     )
     .bind(firm_ids)

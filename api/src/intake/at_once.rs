@@ -73,7 +73,7 @@ impl BatchIntake<'_> {
         }
         claimed.send_claimed();
         let accepted = self.batch.counts_by_call(&plan.unchanged);
-        Ok(Some(TakenBatch { accepted, erased: Vec::new() }))
+        Ok(Some(TakenBatch { accepted, erased: Vec::new(), expired: Vec::new() }))
     }
 
     /// Whether all activities are submissions, each of another response.

@@ -182,12 +182,24 @@ impl KnownState {
         news
     }
 
-    /// Learns that a response that had expired is reported again.
+    /// Learns that a response that had expired is reported again. Its reports and bookings are
+    /// gone, so they are not known until they are reported again, too.
     pub(super) fn learn_back(&mut self, response: SubjectId, place: usize) {
+        let (firm_id, response_id) = response;
+        for row in self.subjects.values_mut() {
+            if row.firm_id == firm_id && row.response_id == Some(response_id) {
+                row.response_id = None;
+            }
+        }
         let subject = self.subject(response);
         subject.erased = false;
         subject.expired_as = None;
         self.learned.insert(response, place);
+    }
+
+    /// The subjects that the batch has locked.
+    pub(super) fn locked_subjects(&self) -> Vec<SubjectId> {
+        self.in_table.keys().copied().collect()
     }
 
     /// How the response stood when it expired, if the subject is or belongs to an expired response.

@@ -6,7 +6,7 @@ use domain::event::Event;
 use domain::subscription::Trigger;
 use eventstore::{AppendError, AppendTransaction, NewEvent, RecordedEvent, load_many};
 use projector::subjects::{self, SubjectId};
-use projector::{activity_ids, firms, partials};
+use projector::{activity_ids, expiry, firms, partials};
 use sqlx::PgConnection;
 use telemetry::metrics::WORKER_FAILURES;
 use tokio::sync::OnceCell;
@@ -104,6 +104,8 @@ pub(super) struct TakenBatch {
     pub(super) accepted: Vec<IntakeCounts>,
     /// Erased subjects whose data the batch held.
     pub(super) erased: Vec<KeySubject>,
+    /// Subjects that have expired, and for which the batch has made keys.
+    pub(super) expired: Vec<KeySubject>,
 }
 
 /// A batch that is decided and holds its locks.
@@ -182,6 +184,7 @@ impl<'a> BatchIntake<'a> {
         Ok(TakenBatch {
             accepted: self.batch.counts_by_call(&unchanged),
             erased: self.erased_of(&decided.known),
+            expired: self.expired_of(&decided.known),
         })
     }
 
@@ -196,7 +199,7 @@ impl<'a> BatchIntake<'a> {
             return Ok(None);
         }
         let back: Vec<KeySubject> = back.iter().copied().collect();
-        erasure::erase_responses(connection, &back).await?;
+        erasure::clear_contents(connection, &back).await?;
         let service = self.service;
         Ok(Some(service.keyring.make_keys(&self.subjects, &*service.entropy).await?))
     }
@@ -344,6 +347,10 @@ impl<'a> BatchIntake<'a> {
         known: &KnownState,
     ) -> Result<PlacedFacts, IntakeError> {
         let (rows, responses) = known.learned_rows();
+        if !plan.back.is_empty() {
+            let back: Vec<_> = plan.back.iter().map(|of| (of.firm_id, of.subject_id)).collect();
+            expiry::unlink_parts(connection, &back, &known.locked_subjects()).await?;
+        }
         subjects::update_known(connection, &rows).await?;
         let waited = subjects::take_waiting(connection, &responses).await?;
         Ok(std::mem::take(&mut plan.facts).into_occurrences(known, &waited, self.batch))
@@ -352,14 +359,37 @@ impl<'a> BatchIntake<'a> {
     /// Deletes the key of an erased response, whether or not the batch was taken in: the key may be
     /// new. An erasure that comes after the lock or after this look-up deletes the key itself.
     async fn forget_erased(&self, taken: Option<&TakenBatch>) -> Result<(), IntakeError> {
-        let erased = match taken {
-            Some(taken) => taken.erased.clone(),
-            None => self.look_for_erased().await?,
+        let (erased, expired) = match taken {
+            Some(taken) => (taken.erased.clone(), taken.expired.clone()),
+            None => (self.look_for_erased().await?, self.subjects.clone()),
         };
-        if erased.is_empty() {
+        if !erased.is_empty() {
+            self.service.keyring.forget_keys(&erased).await?;
+        }
+        self.forget_expired(&expired).await
+    }
+
+    /// Deletes the keys of those that are still expired, under the locks of their subjects: a
+    /// report that brings one back makes its key again.
+    async fn forget_expired(&self, subjects: &[KeySubject]) -> Result<(), IntakeError> {
+        if subjects.is_empty() {
             return Ok(());
         }
-        Ok(self.service.keyring.forget_keys(&erased).await?)
+        let ids: Vec<_> = subjects.iter().map(|one| (one.firm_id, one.subject_id)).collect();
+        let mut transaction = self.service.pools.intake.pool().begin().await?;
+        let expired = expiry::lock_expired(&mut transaction, &ids).await?;
+        if !expired.is_empty() {
+            let subject = |(firm_id, subject_id)| KeySubject { firm_id, subject_id };
+            let expired: Vec<KeySubject> = expired.into_iter().map(subject).collect();
+            self.service.keyring.forget_keys(&expired).await?;
+        }
+        Ok(transaction.commit().await?)
+    }
+
+    fn expired_of(&self, known: &KnownState) -> Vec<KeySubject> {
+        let has_expired =
+            |one: &&KeySubject| known.expired_as((one.firm_id, one.subject_id)).is_some();
+        self.subjects.iter().filter(has_expired).copied().collect()
     }
 
     fn erased_of(&self, known: &KnownState) -> Vec<KeySubject> {

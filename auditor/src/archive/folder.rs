@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use super::SignedManifest;
 use super::lines::{ArchivedEvent, read_block};
 use crate::error::AuditError;
-use crate::files::{Draft, PUBLIC_MODE, numbered_paths, write_new};
+use crate::files::{Draft, PUBLIC_MODE, all_paths, numbered_paths, write_new};
 
 /// A folder of segments.
 #[derive(Debug, Clone)]
@@ -49,6 +49,18 @@ impl ArchiveFolder {
         let text = serde_json::to_string(signed)
             .map_err(|error| AuditError::unreadable_file(&path, &error))?;
         write_new(&path, PUBLIC_MODE, format!("{text}\n").as_bytes())
+    }
+
+    /// Removes what a killed writer left of the files of a segment. No other writer may be at work.
+    pub(super) fn remove_drafts(&self, number: u64) -> Result<(), AuditError> {
+        let begin = format!("{number:08}.draft-");
+        for path in all_paths(&self.folder)? {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            if name.starts_with(&begin) {
+                fs::remove_file(&path).map_err(AuditError::at_path(&path))?;
+            }
+        }
+        Ok(())
     }
 
     /// Begins a file of a segment.

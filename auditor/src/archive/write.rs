@@ -6,14 +6,18 @@
 
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use domain::audit::merkle::{Hash, MerkleFrontier};
 use domain::audit::{ArchivedBlock, ArchivedFile, GENESIS_HASH, Seal, SegmentManifest};
 use domain::values::Timestamp;
+use eventstore::crash;
+use eventstore::presence::{self, ProcessGroup, SolePlace};
 use eventstore::proof::{self, CanonicalEvent};
 use projector::seals::{self, SealRow};
 use projector::signatures;
 use sha2::{Digest, Sha256};
-use sqlx::{PgConnection, PgPool};
+use sqlx::{Connection, PgConnection, PgPool};
+use tokio::task::spawn_blocking;
 use uuid::Uuid;
 use vault::installation;
 
@@ -51,6 +55,11 @@ pub enum ArchiveStep {
         /// The number of the segment.
         number: u64,
     },
+    /// Another process archives now.
+    HeldElsewhere {
+        /// The session of that process, for an operator.
+        holder: String,
+    },
     /// The last event of the next segment is less than a day old.
     TooYoung {
         /// The number of the segment.
@@ -67,6 +76,8 @@ pub struct ArchiveStanding {
     pub sealed_to: i64,
     /// Number of sealed segments that are not in the archive.
     pub waiting: i64,
+    /// When the last event of the first of them was recorded.
+    pub waiting_since: Option<DateTime<Utc>>,
 }
 
 /// Writes the segments of one database.
@@ -115,7 +126,14 @@ impl SegmentWriter<'_> {
         let through = SegmentManifest::ends_at(end.number());
         let sealed_to = seals::sealed_to(&mut connection).await?;
         let waiting = (sealed_to - through).max(0) / SegmentManifest::POSITIONS;
-        Ok(ArchiveStanding { through, sealed_to, waiting })
+        let waiting_since = match waiting {
+            0 => None,
+            _ => {
+                let end = through + SegmentManifest::POSITIONS;
+                proof::last_recorded_at(&mut connection, end).await?
+            }
+        };
+        Ok(ArchiveStanding { through, sealed_to, waiting, waiting_since })
     }
 
     /// Archives the next segment, if it is whole and old enough.
@@ -126,27 +144,43 @@ impl SegmentWriter<'_> {
         if self.notary.keys.current_key()?.is_none() {
             return Err(AuditError::NoKey);
         }
-        let mut connection = self.pool.acquire().await?;
-        let end = self.read_end(&mut connection).await?;
+        // The place lasts as long as the session. A pool would hand both to another task.
+        let mut connection = self.pool.acquire().await?.detach();
+        let place = presence::join_alone(&mut connection, ProcessGroup::Archiving).await?;
+        if let SolePlace::HeldBy(holder) = place {
+            return Ok(ArchiveStep::HeldElsewhere { holder });
+        }
+        let step = self.write_alone(&mut connection, now).await;
+        connection.close().await?;
+        step
+    }
+
+    async fn write_alone(
+        &self,
+        connection: &mut PgConnection,
+        now: Timestamp,
+    ) -> Result<ArchiveStep, AuditError> {
+        let end = self.read_end(connection).await?;
         let number = end.number() + 1;
         let through = SegmentManifest::ends_at(number);
-        let sealed_to = seals::sealed_to(&mut connection).await?;
+        let sealed_to = seals::sealed_to(connection).await?;
         if sealed_to < through {
             return Ok(ArchiveStep::NotWhole { number, sealed_to });
         }
-        let recorded_at = proof::last_recorded_at(&mut connection, through).await?;
+        let recorded_at = proof::last_recorded_at(connection, through).await?;
         if recorded_at.is_some_and(|at| at > now.get() - SEGMENT_AGE_MIN) {
             return Ok(ArchiveStep::TooYoung { number });
         }
-        if !self.is_signed(&mut connection, end.installation_id, through).await? {
+        if !self.is_signed(connection, end.installation_id, through).await? {
             return Ok(ArchiveStep::Unsigned { number });
         }
-        let manifest = self.copy_segment(&mut connection, &end).await?;
-        drop(connection);
+        self.archive.remove_drafts(number)?;
+        let manifest = self.copy_segment(connection, &end).await?;
         let checked = manifest.check(end.last.as_ref());
         checked.map_err(|fault| AuditError::in_segment(number, None, fault.to_string()))?;
         // The content of the files counts, and not what was meant to be written.
-        verify_segment(self.archive, &manifest, |_| {})?;
+        let manifest = read_back(self.archive.clone(), manifest).await?;
+        crash::point("archiving");
         let signature = self.notary.keys.sign(&manifest.signed_bytes())?;
         let signature = signature.ok_or(AuditError::NoKey)?;
         let signed = SignedManifest {
@@ -155,6 +189,7 @@ impl SegmentWriter<'_> {
             manifest,
         };
         if self.archive.store_manifest(&signed)? {
+            crash::point("archiving");
             return Ok(ArchiveStep::Archived(Box::new(signed.manifest)));
         }
         // Another process has archived the segment meanwhile.
@@ -234,9 +269,11 @@ impl SegmentWriter<'_> {
         let index_hash = Sha256::new_with_prefix(&index);
         let index_file = archived_file(number, "index", index.len() as u64, index_hash);
         self.archive.keep_file(draft, &events_file)?;
+        crash::point("archiving");
         let mut draft = self.archive.begin_file(number)?;
         draft.write(&index)?;
         self.archive.keep_file(draft, &index_file)?;
+        crash::point("archiving");
         let (root, last_seal) = SegmentManifest::sealed(&copied.blocks, end.last_seal());
         let manifest = SegmentManifest {
             v: SegmentManifest::VERSION,
@@ -296,6 +333,19 @@ impl CopiedBlocks {
         self.offset += compressed.len() as u64;
         Ok(compressed)
     }
+}
+
+/// Verifies the files of a segment. They are a million events, so no task waits for that.
+async fn read_back(
+    archive: ArchiveFolder,
+    manifest: SegmentManifest,
+) -> Result<SegmentManifest, AuditError> {
+    let number = manifest.number;
+    let read = spawn_blocking(move || {
+        verify_segment(&archive, &manifest, |_| {})?;
+        Ok(manifest)
+    });
+    read.await.unwrap_or_else(|error| Err(AuditError::in_segment(number, None, error.to_string())))
 }
 
 fn archived_file(number: u64, kind: &str, bytes: u64, hash: Sha256) -> ArchivedFile {

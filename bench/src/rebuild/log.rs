@@ -20,16 +20,16 @@ use tests::{Firm, World, activity};
 use uuid::Uuid;
 use vault::{Entropy, SystemEntropy};
 
-/// Deliveries of a batch; each is two events.
+/// Deliveries of a batch.
 const BATCH: usize = 300;
 
 /// Of so many batches one is followed by a batch of settings.
 const SETTINGS_EVERY: usize = 30;
 
-/// A log of so many events, all of these firms; how long that took.
-pub(super) async fn fill(
+/// A log of so many events, all of these firms with these subscriptions; how long that took.
+pub(crate) async fn fill(
     world: &World,
-    firms: &[(Firm, Uuid)],
+    firms: &[(Firm, Vec<Uuid>)],
     events: u64,
 ) -> anyhow::Result<Duration> {
     // A log needs neither the tables that follow its appends nor the outbox.
@@ -37,9 +37,10 @@ pub(super) async fn fill(
     let began = Instant::now();
     let mut batch = 0;
     while height(world).await?.cast_unsigned() < events {
-        let (firm, hook) = &firms[batch % firms.len()];
+        let (firm, hooks) = &firms[batch % firms.len()];
         let now = world.clock.now();
-        let delivered = (0..BATCH).flat_map(|_| delivered(firm, *hook, now)).collect();
+        let occurrences = BATCH.div_ceil(hooks.len());
+        let delivered = (0..occurrences).flat_map(|_| delivered(firm, hooks, now)).collect();
         bare.append(delivered).await?;
         if batch % SETTINGS_EVERY == 0 {
             settings(world, firm).await?;
@@ -55,24 +56,21 @@ pub(crate) async fn height(world: &World) -> Result<i64, sqlx::Error> {
         .await
 }
 
-/// A response that was submitted and delivered.
-fn delivered(firm: &Firm, hook_id: Uuid, now: Timestamp) -> [NewEvent; 2] {
+/// A response that was submitted, and delivered to each of these subscriptions.
+fn delivered(firm: &Firm, hooks: &[Uuid], now: Timestamp) -> Vec<NewEvent> {
     let (trigger, response_id) = (Trigger::FormSubmitted, SystemEntropy.new_id());
     let occurrence_id = occurrence_id(firm.id, trigger, &response_id.to_string());
-    let delivery_id = delivery_id(occurrence_id, now, hook_id);
     let happening = Happening {
         trigger,
         form_id: firm.form,
         response_id,
         report_id: None,
         booking_id: None,
-        hooks: vec![hook_id],
+        hooks: hooks.to_vec(),
         seen: 1,
         silent: false,
         happened_at: now,
     };
-    let of = Some(DeliveryOf { hook_id, occurrence_id });
-    let attempt = Attempt { of, ..arrived(now) };
     let event = |aggregate_id: Uuid, event: Event| NewEvent {
         aggregate_id: aggregate_id.to_string(),
         sequence: 1,
@@ -87,10 +85,14 @@ fn delivered(firm: &Firm, hook_id: Uuid, now: Timestamp) -> [NewEvent; 2] {
             terminal: None,
         },
     };
-    [
-        event(occurrence_id, OccurrenceEvent::OccurrenceRecorded(happening).into()),
-        event(delivery_id, DeliveryEvent::DeliveryAttempted(attempt).into()),
-    ]
+    let attempt = |&hook_id: &Uuid| {
+        let of = Some(DeliveryOf { hook_id, occurrence_id });
+        let attempt = Attempt { of, ..arrived(now) };
+        let id = delivery_id(occurrence_id, now, hook_id);
+        event(id, DeliveryEvent::DeliveryAttempted(attempt).into())
+    };
+    let recorded = event(occurrence_id, OccurrenceEvent::OccurrenceRecorded(happening).into());
+    std::iter::once(recorded).chain(hooks.iter().map(attempt)).collect()
 }
 
 fn arrived(now: Timestamp) -> Attempt {

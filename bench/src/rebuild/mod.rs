@@ -63,7 +63,8 @@ pub(crate) async fn run(command: &Rebuild) -> anyhow::Result<()> {
         let hook = world.subscribe(&firm, &receiver.target(0)).await;
         firms.push((firm, hook));
     }
-    let filled = log::fill(&world, &firms, command.events).await?;
+    let listed: Vec<_> = firms.iter().map(|(firm, hook)| (firm.clone(), vec![*hook])).collect();
+    let filled = log::fill(&world, &listed, command.events).await?;
     let followed = log::follow(&world).await?;
     // The cluster was made without care; none of that is to be paid for in the run.
     nix::unistd::sync();

@@ -1,6 +1,7 @@
 //! The plan of an expiry: what the expire worker would let expire now (ruling 59).
 
 use chrono::NaiveDate;
+use eventstore::proof;
 use sqlx::{FromRow, PgPool};
 use uuid::Uuid;
 
@@ -25,6 +26,7 @@ pub async fn plan_expiry(
     pool: &PgPool,
     kept_since: NaiveDate,
 ) -> Result<Vec<PlannedExpiry>, sqlx::Error> {
+    let mut snapshot = proof::long_snapshot(pool).await?;
     sqlx::query_as(
         "with unreported as materialized (
              select r.firm_id, r.response_id, s.reported_on, octet_length(r.document) as bytes,
@@ -54,6 +56,6 @@ pub async fn plan_expiry(
           group by u.firm_id order by expire desc, u.firm_id",
     )
     .bind(kept_since)
-    .fetch_all(pool)
+    .fetch_all(&mut *snapshot)
     .await
 }

@@ -29,7 +29,8 @@ pub(crate) async fn erased_of(
 }
 
 /// The erased responses among these, looked up after the commit of a transaction about them. The
-/// eraser may not have seen the data that this transaction wrote, so the data is deleted here.
+/// eraser may not have seen the data that this transaction wrote, so the data is deleted here. Of
+/// an expired response it cannot be read, and a report may have brought the response back.
 pub(crate) async fn erased_meanwhile(
     deliverer: &DelivererContext,
     responses: impl Iterator<Item = KeySubject>,
@@ -38,8 +39,11 @@ pub(crate) async fn erased_meanwhile(
     let mut connection = connections.take().await?;
     let erased = erased_of(&mut connection, responses).await?;
     if !erased.is_empty() {
-        erasure::erase_responses(&mut connection, &erased.iter().copied().collect::<Vec<_>>())
-            .await?;
+        let ids: Vec<_> = erased.iter().map(|one| (one.firm_id, one.subject_id)).collect();
+        let subject = |(firm_id, subject_id)| KeySubject { firm_id, subject_id };
+        let for_good = subjects::erased_for_good(&mut connection, &ids).await?;
+        let for_good: Vec<KeySubject> = for_good.into_iter().map(subject).collect();
+        erasure::erase_responses(&mut connection, &for_good).await?;
     }
     connections.give_back(connection);
     Ok(erased)

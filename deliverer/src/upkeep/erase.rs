@@ -33,7 +33,10 @@ use crate::outbox::{lanes, withdraw};
 use crate::settings::DelivererContext;
 
 /// Events of one step.
-const EVENTS_PER_STEP: i64 = 1_000;
+const EVENTS_PER_STEP: i64 = 100;
+
+/// Responses of one step, if its first event has no more.
+const RESPONSES_PER_STEP: usize = 1_000;
 
 /// The wait for appends that have not committed.
 const UNSETTLED_RETRY_AFTER: Duration = Duration::from_millis(5);
@@ -129,7 +132,7 @@ impl EraseWorker {
             self.done.up_to(look);
             return Ok(idle);
         };
-        self.deliverer.keyring.forget_up_to(&batch.erased, &batch.last).await?;
+        self.deliverer.keyring.forget_keys(&batch.erased).await?;
         self.begun = Some(BegunErasures { batch, unaware, look, waited: Duration::ZERO });
         Ok(NextStep::Busy)
     }
@@ -148,7 +151,7 @@ impl EraseWorker {
             // Another process has carried them out meanwhile.
             return Ok(NextStep::Busy);
         }
-        batch.carry_out(&self.deliverer, &mut appending).await?;
+        batch.carry_out(&self.deliverer, &mut appending, ErasureMarking::InKeyring).await?;
         checkpoint::move_to(appending.connection(), Self::NAME, batch.last.position).await?;
         appending.commit().await?;
         Ok(NextStep::Busy)
@@ -209,7 +212,8 @@ impl ErasureBatch {
     ) -> Result<Option<Self>, DeliveryError> {
         let upcasters = deliverer.store.upcasters();
         let range = LogRange { after, settled, limit: EVENTS_PER_STEP };
-        let events = tail::read_erasures(connection, &upcasters, range).await?;
+        let mut events = tail::read_erasures(connection, &upcasters, range).await?;
+        events.truncate(events_of_step(&events));
         let Some(position) = events.last().map(|event| event.position) else {
             return Ok(None);
         };
@@ -220,27 +224,53 @@ impl ErasureBatch {
         Ok(Some(Self { erased, expired, last: ErasedUpTo { position, digest } }))
     }
 
+    /// The same erasures, without the expiries.
+    pub(super) fn without_expired(self) -> Self {
+        Self { expired: Vec::new(), ..self }
+    }
+
     /// The number of responses.
     pub(super) const fn len(&self) -> usize {
         self.erased.len() + self.expired.len()
     }
 
-    /// Deletes the data of the erased responses, whose keys are gone. Deletes keys and data of the
-    /// responses that are still expired.
+    /// Deletes the keys and the data of the erased responses, and of those that are still expired.
     pub(super) async fn carry_out(
         &self,
         deliverer: &DelivererContext,
         appending: &mut AppendTransaction<'_>,
+        marking: ErasureMarking,
     ) -> Result<(), DeliveryError> {
         let expired = expiry::lock_expired(appending.connection(), &self.expired).await?;
         let subject = |(firm_id, subject_id)| KeySubject { firm_id, subject_id };
-        let expired: Vec<KeySubject> = expired.into_iter().map(subject).collect();
-        if !expired.is_empty() {
-            deliverer.keyring.forget_keys(&expired).await?;
+        let gone: Vec<KeySubject> =
+            self.erased.iter().copied().chain(expired.into_iter().map(subject)).collect();
+        match marking {
+            ErasureMarking::InKeyring => deliverer.keyring.forget_up_to(&gone, &self.last).await?,
+            ErasureMarking::None => deliverer.keyring.forget_keys(&gone).await?,
         }
-        let gone = [self.erased.as_slice(), &expired].concat();
         erase_responses(deliverer, appending, &gone).await
     }
+}
+
+/// Whether the keyring marks an erasure as carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ErasureMarking {
+    /// The mark commits with the last deletions, so a backup of the keyring has both or neither.
+    InKeyring,
+    /// The worker has not come to the erasure yet, and will mark it.
+    None,
+}
+
+/// The number of events, from the first, that one step carries out.
+fn events_of_step(events: &[RecordedEvent]) -> usize {
+    let mut responses = 0;
+    let fits = |recorded: &&RecordedEvent| {
+        let is_first = responses == 0;
+        responses += expired_subjects(recorded).len().max(1);
+        is_first || responses <= RESPONSES_PER_STEP
+    };
+    events.iter().take_while(fits).count()
 }
 
 /// Cancels queued deliveries of these responses, and deletes their data. Claim and record lock the

@@ -1,19 +1,20 @@
 //! The expire worker: records which responses expire (ruling 59, retention of answers). The eraser
 //! then deletes their keys and rows.
 //!
-//! A response expires once nobody reported about it for so many days, and once nothing of it waits to
-//! be sent or is kept for a replay. One event of a firm lists all responses of a step.
+//! A response expires once nobody reported about it for so many days, and once nothing of it waits
+//! to be sent or is kept for a replay. One event of a firm lists all responses of a step.
 
 use chrono::{DateTime, NaiveDate, NaiveTime, Utc};
 use domain::activity::{ResponseEvent, kept_since};
 use eventstore::worker::{NextStep, WakeOn, Worker};
-use eventstore::{AppendTransaction, NewEvent, SweepTimer};
+use eventstore::{AppendTransaction, NewEvent, SweepTimer, checkpoint};
 use projector::subjects::ExpiredAs;
 use projector::{expiry, firms};
 use sqlx::PgConnection;
 use uuid::Uuid;
 use vault::expiry::{OldResponse, OldResponsePlace, firms_with_old, old_responses};
 
+use super::EraseWorker;
 use crate::attempt::system_context;
 use crate::error::DeliveryError;
 use crate::settings::DelivererContext;
@@ -30,12 +31,15 @@ pub struct ExpireWorker {
     timer: SweepTimer,
     /// The day whose sweep has ended. Days decide, so one sweep a day is enough.
     swept_on: Option<NaiveDate>,
-    place: SweepPlace,
+    place: ExpiryPlace,
+    /// The position of the last expiry. The next one waits for the eraser, so that an erasure does
+    /// not wait behind many expiries.
+    last_expiry: i64,
 }
 
 /// The place of a sweep.
 #[derive(Debug, Default)]
-struct SweepPlace {
+struct ExpiryPlace {
     /// The last firm that was asked for old responses.
     after: Uuid,
     /// Firms that have old responses.
@@ -48,8 +52,8 @@ impl ExpireWorker {
     /// An expire worker of this vault. Its first step begins a sweep.
     #[must_use]
     pub fn new(deliverer: DelivererContext) -> Self {
-        let place = SweepPlace::default();
-        Self { deliverer, timer: SweepTimer::new(), swept_on: None, place }
+        let place = ExpiryPlace::default();
+        Self { deliverer, timer: SweepTimer::new(), swept_on: None, place, last_expiry: 0 }
     }
 }
 
@@ -74,6 +78,9 @@ impl Worker for ExpireWorker {
         let Some(firm_id) = self.place.firm_ids.last().copied() else {
             return self.find_firms(kept_since, now).await;
         };
+        if !self.is_erased_so_far().await? {
+            return Ok(NextStep::HELD_UP);
+        }
         let place = self.place.responses.unwrap_or(OldResponsePlace::START);
         self.place.responses = self.expire_next(firm_id, place, kept_since).await?;
         if self.place.responses.is_none() {
@@ -93,19 +100,25 @@ impl ExpireWorker {
         let mut connection = self.deliverer.store.pool().acquire().await?;
         let asked = firms::firms_after(&mut connection, self.place.after, FIRMS_PER_STEP).await?;
         let Some(after) = asked.last().copied() else {
-            self.place = SweepPlace::default();
+            self.place = ExpiryPlace::default();
             self.swept_on = Some(now.date_naive());
             self.timer.end_sweep(now);
             return Ok(NextStep::IDLE);
         };
         let firm_ids = firms_with_old(&mut connection, &asked, midnight(kept_since)).await?;
-        self.place = SweepPlace { after, firm_ids, responses: None };
+        self.place = ExpiryPlace { after, firm_ids, responses: None };
         Ok(NextStep::Busy)
+    }
+
+    async fn is_erased_so_far(&self) -> Result<bool, DeliveryError> {
+        let mut connection = self.deliverer.store.pool().acquire().await?;
+        let erased_to = checkpoint::position(&mut connection, EraseWorker::NAME).await?;
+        Ok(erased_to.unwrap_or_default() >= self.last_expiry)
     }
 
     /// Lets the next old responses of a firm expire, and returns the place after them.
     async fn expire_next(
-        &self,
+        &mut self,
         firm_id: Uuid,
         place: OldResponsePlace,
         kept_since: NaiveDate,
@@ -123,8 +136,10 @@ impl ExpireWorker {
             .map(|response| (response.response_id, stood_as(response)))
             .collect();
         if !expired.is_empty() {
-            self.record_expired(&mut appending, firm_id, &expired, kept_since).await?;
+            let position =
+                self.record_expired(&mut appending, firm_id, &expired, kept_since).await?;
             appending.commit().await?;
+            self.last_expiry = position;
         }
         Ok(place.after(&old, RESPONSES_PER_STEP))
     }
@@ -135,19 +150,21 @@ impl ExpireWorker {
         firm_id: Uuid,
         expired: &[(Uuid, ExpiredAs)],
         kept_since: NaiveDate,
-    ) -> Result<(), DeliveryError> {
+    ) -> Result<i64, DeliveryError> {
         expiry::mark_expired(appending.connection(), firm_id, expired).await?;
         let response_ids = expired.iter().map(|(response_id, _)| *response_id).collect();
         let entropy = &self.deliverer.entropy;
         let context = system_context(firm_id, entropy.new_id(), self.deliverer.clock.now());
         let event = ResponseEvent::expired(kept_since, response_ids);
         let stream = entropy.new_id().to_string();
-        appending.append(NewEvent::number_after(0, &stream, &context, [event])).await?;
-        Ok(())
+        let event = NewEvent::number_after(0, &stream, &context, [event]);
+        let recorded = appending.append(event).await?;
+        Ok(recorded.first().map_or(0, |recorded| recorded.position))
     }
 }
 
-/// The responses of a firm among these of which nothing is queued, and no body is kept.
+/// The responses of a firm among these of which nothing is queued or due, and no body is kept.
+/// There are none while occurrences of the firm wait for their deliveries.
 async fn not_needed(
     connection: &mut PgConnection,
     firm_id: Uuid,
@@ -164,6 +181,9 @@ async fn not_needed(
             and not exists (select 1 from outbox o
                              where o.firm_id = $1 and o.response_id = t.response_id
                                and o.leased_at is null offset 0)
+            and not exists (select 1 from unspread u where u.firm_id = $1)
+            and not exists (select 1 from partials p
+                             where p.firm_id = $1 and p.response_id = t.response_id offset 0)
             and not exists (select 1 from bodies b
                              where b.firm_id = $1 and b.response_id = t.response_id offset 0)",
     )

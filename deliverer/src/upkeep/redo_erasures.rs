@@ -6,7 +6,7 @@ use eventstore::{checkpoint, tail};
 use sqlx::PgPool;
 use vault::{ErasedUpTo, Keyring};
 
-use super::erase::{EraseWorker, ErasureBatch};
+use super::erase::{EraseWorker, ErasureBatch, ErasureMarking};
 use crate::error::DeliveryError;
 use crate::settings::DelivererContext;
 
@@ -54,15 +54,14 @@ pub async fn redo_erasures(deliverer: &DelivererContext) -> Result<usize, Delive
             return Ok(again);
         };
         after = batch.last.position;
+        // The worker has not come to later ones. Their keys must not be read until then, but many
+        // responses may have expired, and nobody waits for them.
+        let is_later = after > carried_out;
+        let batch = if is_later { batch.without_expired() } else { batch };
+        let marking = if is_later { ErasureMarking::None } else { ErasureMarking::InKeyring };
         again += batch.len();
-        // The worker has not come to later ones, and then marks them by itself.
-        if after <= carried_out {
-            deliverer.keyring.forget_up_to(&batch.erased, &batch.last).await?;
-        } else {
-            deliverer.keyring.forget_keys(&batch.erased).await?;
-        }
         let mut appending = deliverer.store.begin().await?;
-        batch.carry_out(deliverer, &mut appending).await?;
+        batch.carry_out(deliverer, &mut appending, marking).await?;
         appending.commit().await?;
     }
 }

@@ -87,6 +87,7 @@ fn statement_step(statement: &str) -> Option<MigrationStep> {
     };
     let (table, effect) = match *words.as_slice() {
         ["create", "table", ..] => (after("table")?, StepEffect::NewTable),
+        ["create", "index", "concurrently", ..] => (after("on")?, StepEffect::Read),
         ["create", "index" | "unique", ..] => (after("on")?, StepEffect::Index),
         ["create" | "drop", "trigger", ..] => (after("on")?, StepEffect::Brief),
         ["alter", "table", ..] => (after("table")?, of_alteration(statement)),
@@ -155,6 +156,7 @@ mod tests {
             ("create table a (id int);", "a", StepEffect::NewTable),
             ("create index a_idx on a (id);", "a", StepEffect::Index),
             ("CREATE UNIQUE INDEX a_idx\n on a(id)", "a", StepEffect::Index),
+            ("create index concurrently a_idx on a (id)", "a", StepEffect::Read),
             ("alter table a add column b text;", "a", StepEffect::Brief),
             ("alter table only public.a set (fillfactor = 50)", "a", StepEffect::Brief),
             (

@@ -42,6 +42,9 @@ const NOTICE_AGE_MAX: Duration = Duration::from_secs(600);
 /// long log takes longer.
 const VERIFICATION_AGE_MAX: Duration = Duration::from_secs(3 * 86_400);
 
+/// Longest age of an event without a copy in the archive. A segment is copied once it is a day old.
+const ARCHIVE_AGE_MAX: Duration = Duration::from_secs(3 * 86_400);
+
 /// The remedies of a machine that may not sign.
 const SIGNER_ADVICE: &str = "name the signer's folders (--audit-keys-dir, --checkpoints-dir), or \
                              put lost files back; `audit checkpoint --new-series` begins anew";
@@ -223,6 +226,24 @@ impl Finding {
             ),
             _ => Self::fine(check, format!("{behind} events behind")),
         }
+    }
+
+    /// Checks the archive of the log by its end, and by the age of the first segment that it lacks.
+    #[must_use]
+    pub fn archive(through: i64, waiting: i64, age: Option<Duration>) -> Self {
+        let says = format!("the archive ends at position {through}, and lacks {waiting} segments");
+        match age {
+            Some(age) if age > ARCHIVE_AGE_MAX => {
+                Self::wrong("archive", says, "`firmforms archive write` names the cause")
+            }
+            _ => Self::fine("archive", says),
+        }
+    }
+
+    /// The finding about an archive that is not the one of this log.
+    #[must_use]
+    pub fn broken_archive(why: &str) -> Self {
+        Self::wrong("archive", why.to_owned(), "see docs/how-to/archive-the-log.md")
     }
 
     /// Checks the worker that seals. `foreign` is the number of seals that somebody else wrote, and

@@ -50,6 +50,29 @@ pub async fn mark_expired(
     Ok(())
 }
 
+/// Unlinks the reports and bookings of responses whose contents come back. Facts about them wait
+/// until they are reported again. The caller writes the links of `known` itself.
+pub async fn unlink_parts(
+    connection: &mut PgConnection,
+    responses: &[SubjectId],
+    known: &[SubjectId],
+) -> Result<(), sqlx::Error> {
+    let (firm_ids, response_ids): (Vec<Uuid>, Vec<Uuid>) = responses.iter().copied().unzip();
+    let (of_firms, known): (Vec<Uuid>, Vec<Uuid>) = known.iter().copied().unzip();
+    sqlx::query(
+        "update subjects set response_id = null
+          where (firm_id, response_id) in (select * from unnest($1::uuid[], $2::uuid[]))
+            and (firm_id, subject_id) not in (select * from unnest($3::uuid[], $4::uuid[]))",
+    )
+    .bind(firm_ids)
+    .bind(response_ids)
+    .bind(of_firms)
+    .bind(known)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
 /// Locks the responses among these that are still expired. Nobody can bring their contents back
 /// before the transaction ends.
 pub async fn lock_expired(

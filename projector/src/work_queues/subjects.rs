@@ -199,8 +199,8 @@ pub async fn erased_among(
     .await
 }
 
-/// Returns the responses among these that are erased and have not expired. Nothing of theirs is ever
-/// stored again.
+/// Returns the responses among these that are erased and have not expired. Nothing of theirs is
+/// ever stored again.
 pub async fn erased_for_good(
     connection: &mut PgConnection,
     responses: &[SubjectId],

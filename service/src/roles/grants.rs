@@ -82,8 +82,8 @@ pub(super) const MAIN_GRANTS: &[TableGrants] = &[
     ("receiver_hours", [READ, ALL, NO, READ]),
     ("table_sizes", [READ, ALL, NO, READ]),
     // The vault. The auditor reads none of it, and the projector no secret of it.
-    ("responses", [WRITE, NO, "select, delete, update (submitted_at)", NO]),
-    ("response_people", [ADD, NO, DROP, NO]),
+    ("responses", [ALL, NO, "select, delete, update (submitted_at)", NO]),
+    ("response_people", [ROTATE, NO, DROP, NO]),
     ("reports", [ALL, NO, DROP, NO]),
     ("bookings", [ALL, NO, DROP, NO]),
     ("bodies", [ADD, NO, ALL, NO]),
