@@ -10,4 +10,5 @@ comment on column subjects.expired_as is
     'How the response stood when it expired. Null unless its contents are gone for that reason.';
 comment on column subjects.reported_on is
     'Day of the last report about the subject, by UTC. A report about a part counts for its response.';
-alter table subjects alter reported_on set statistics 10;
+alter table subjects
+    alter expired_as set statistics 10, alter reported_on set statistics 10;

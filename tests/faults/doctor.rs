@@ -54,7 +54,7 @@ async fn a_sound_installation_has_nothing_wrong() {
     world.firm().await;
     world.deliver().await;
     let (code, verdicts) = doctor(&world.database).await;
-    assert_eq!((code, verdicts.len()), (0, 44), "{verdicts:?}");
+    assert_eq!((code, verdicts.len()), (0, 45), "{verdicts:?}");
     for check in ["durability", "keyring_durability"] {
         assert_eq!(verdicts[check], "fine");
     }

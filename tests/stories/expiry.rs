@@ -114,6 +114,7 @@ async fn an_unreported_response_loses_its_contents() {
     world.report_one(response(&world, &firm, "response.saved", unfinished)).await;
     world.pass(DAY * KEPT);
     world.time_out().await;
+    world.project().await;
     world.purge().await;
     let fresh = world.id();
     submit(&world, &firm, fresh).await.ok();
@@ -284,9 +285,14 @@ async fn a_start_repeats_an_expiry() {
             .execute(world.keys())
             .await
             .unwrap();
-        assert_eq!(upkeep::redo_erasures(world.deliverer()).await.unwrap(), 1);
+        // The eraser has not come to this one yet.
+        let erased = world.id();
+        submit(&world, &firm, erased).await.ok();
+        world.order_erasure(&firm, erased).await;
+        assert_eq!(upkeep::redo_erasures(world.deliverer()).await.unwrap(), 2);
         let expected = if is_back { (2, 1) } else { (0, 0) };
         assert_eq!(left(&world, response_id).await, expected);
+        assert_eq!(left(&world, erased).await, (0, 0));
     }
 }
 
@@ -316,6 +322,7 @@ async fn a_late_first_submission_fires() {
     world.report_one(response(&world, &firm, "response.saved", unfinished)).await;
     world.pass(DAY * (KEPT + 1));
     world.time_out().await;
+    world.project().await;
     world.purge().await;
     expire(&world).await;
     assert_eq!(left(&world, unfinished).await, (0, 0));

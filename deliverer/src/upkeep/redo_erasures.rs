@@ -46,19 +46,26 @@ pub async fn redo_erasures(deliverer: &DelivererContext) -> Result<usize, Delive
     let mut after = mark.redo_after(carried_out);
     let mut again = 0;
     loop {
+        // A batch is either of erasures that the worker has carried out, or of later ones.
+        let up_to = if after < carried_out { carried_out } else { i64::MAX };
         let mut connection = pool.acquire().await?;
         // Settled or not: an erasure is true once it is in the log.
-        let batch = ErasureBatch::read_after(deliverer, &mut connection, after, i64::MAX).await?;
+        let batch = ErasureBatch::read_after(deliverer, &mut connection, after, up_to).await?;
         drop(connection);
         let Some(batch) = batch else {
-            return Ok(again);
+            if up_to == i64::MAX {
+                return Ok(again);
+            }
+            after = carried_out;
+            continue;
         };
         after = batch.last.position;
-        // The worker has not come to later ones. Their keys must not be read until then, but many
-        // responses may have expired, and nobody waits for them.
-        let is_later = after > carried_out;
-        let batch = if is_later { batch.without_expired() } else { batch };
-        let marking = if is_later { ErasureMarking::None } else { ErasureMarking::InKeyring };
+        // The worker comes to later ones by itself, and marks them. Erasures do not wait for it,
+        // because nobody may read their data. Expiries may be many, and wait.
+        let (batch, marking) = match up_to {
+            i64::MAX => (batch.without_expired(), ErasureMarking::None),
+            _ => (batch, ErasureMarking::InKeyring),
+        };
         again += batch.len();
         let mut appending = deliverer.store.begin().await?;
         batch.carry_out(deliverer, &mut appending, marking).await?;

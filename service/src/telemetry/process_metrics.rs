@@ -183,6 +183,7 @@ fn begin_at_zero() {
         }
     }
     metrics::DISK_FULL_REFUSALS.add(&[], 0);
+    metrics::ARCHIVE_AGE.set(&[], 0.0);
     for part in ["doors", "deliveries"] {
         metrics::DESCRIPTOR_SHORTAGES.add(&[("part", part)], 0);
     }
