@@ -314,6 +314,8 @@ impl From<AuditError> for Error {
             | AuditError::Flawed(_)
             | AuditError::BrokenArchive(_)
             | AuditError::NoKey
+            | AuditError::NotBegun
+            | AuditError::Stopped
             | AuditError::NoInstallation
             | AuditError::Gap(_)
             | AuditError::UnreadableEvent(_)

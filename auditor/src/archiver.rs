@@ -8,8 +8,9 @@ use eventstore::worker::{NextStep, WakeOn, Worker};
 use eventstore::{Clock, outage};
 use sqlx::PgPool;
 use telemetry::metrics::ARCHIVE_AGE;
+use tokio_util::sync::CancellationToken;
 
-use crate::archive::{ArchiveFolder, ArchiveStep, SegmentWriter};
+use crate::archive::{ArchiveFolder, ArchiveStep, SEGMENT_AGE_MIN, SegmentWriter};
 use crate::error::AuditError;
 use crate::notary::Notary;
 
@@ -19,53 +20,86 @@ const LOOK_SECONDS: i64 = 3_600;
 /// The wait after a failure, and for a signed checkpoint.
 const RETRY_SECONDS: i64 = 600;
 
-/// The worker of an archive. Of several workers on one database, one archives at a time.
+/// The worker of an archive. Of several workers on one database, one archives at a time. Without
+/// the key that signs it does nothing.
 pub struct Archiver {
     archive: ArchiveFolder,
     notary: Notary,
     pool: PgPool,
     clock: Clock,
+    stop: CancellationToken,
     next: i64,
-    /// The first look after which a due segment had no copy.
-    behind_since: Option<Timestamp>,
+    /// Since when a segment is due that has no copy.
+    due_since: Option<Timestamp>,
+}
+
+/// What a look found.
+enum ArchiveLook {
+    /// Nothing more is due.
+    UpToDate,
+    /// A segment was archived, and another may be due.
+    Archived,
+    /// A segment is due since this time, and has no copy. The time may not be known.
+    Behind(Option<Timestamp>),
 }
 
 impl Archiver {
-    /// A worker for this archive, this database and this clock.
+    /// A worker for this archive, this database and this clock, until the process stops.
     #[must_use]
-    pub const fn new(archive: ArchiveFolder, notary: Notary, pool: PgPool, clock: Clock) -> Self {
-        Self { archive, notary, pool, clock, next: 0, behind_since: None }
+    pub const fn new(
+        archive: ArchiveFolder,
+        notary: Notary,
+        pool: PgPool,
+        clock: Clock,
+        stop: CancellationToken,
+    ) -> Self {
+        Self { archive, notary, pool, clock, stop, next: 0, due_since: None }
     }
 
-    async fn archive_next(&self, now: Timestamp) -> Result<ArchiveStep, AuditError> {
-        let Self { archive, notary, pool, .. } = self;
-        SegmentWriter { pool, archive, notary }.write_next(now).await
-    }
-
-    /// The wait after this look, in seconds. Tells how long a due segment has had no copy.
-    fn note(&mut self, ended: Result<ArchiveStep, AuditError>, now: Timestamp) -> i64 {
-        let (is_behind, wait) = match ended {
+    async fn look(&self, now: Timestamp) -> ArchiveLook {
+        let Self { archive, notary, pool, stop, .. } = self;
+        // Another process has the key.
+        if notary.keys.current_key().is_ok_and(|key| key.is_none()) {
+            return ArchiveLook::UpToDate;
+        }
+        let writer = SegmentWriter::new(pool, archive, notary).that_stops(stop.clone());
+        match writer.write_next(now).await {
             Ok(ArchiveStep::Archived(manifest)) => {
                 tracing::info!(segment = manifest.number, "a segment of the log was archived");
-                (false, 0)
+                return ArchiveLook::Archived;
             }
-            Ok(ArchiveStep::ArchivedElsewhere { .. }) => (false, 0),
-            Ok(ArchiveStep::Unsigned { .. }) => (true, RETRY_SECONDS),
-            Ok(_) => (false, LOOK_SECONDS),
-            Err(error) => {
-                if !outage::explains(&error) {
-                    tracing::error!(%error, "no segment of the log could be archived");
-                }
-                (true, RETRY_SECONDS)
+            Ok(ArchiveStep::ArchivedElsewhere { .. }) => return ArchiveLook::Archived,
+            Ok(ArchiveStep::NotWhole { .. } | ArchiveStep::TooYoung { .. }) => {
+                return ArchiveLook::UpToDate;
             }
+            Ok(ArchiveStep::Unsigned { .. } | ArchiveStep::HeldElsewhere { .. })
+            | Err(AuditError::Stopped) => {}
+            Err(error) if outage::explains(&error) => {}
+            Err(error) => tracing::error!(%error, "no segment of the log could be archived"),
+        }
+        match writer.standing().await {
+            Ok(standing) if standing.waiting == 0 => ArchiveLook::UpToDate,
+            Ok(standing) => {
+                let due = standing.waiting_since.map(|at| at + SEGMENT_AGE_MIN);
+                ArchiveLook::Behind(due.map(Timestamp::from))
+            }
+            Err(_) => ArchiveLook::Behind(None),
+        }
+    }
+
+    /// Notes a look, and returns the wait after it in seconds.
+    fn note_look(&mut self, look: &ArchiveLook, now: Timestamp) -> i64 {
+        let (due_since, wait) = match look {
+            ArchiveLook::UpToDate => (None, LOOK_SECONDS),
+            ArchiveLook::Archived => (None, 0),
+            ArchiveLook::Behind(since) => (since.or(self.due_since).or(Some(now)), RETRY_SECONDS),
         };
-        let since = self.behind_since.filter(|_| is_behind);
-        self.behind_since = since.or_else(|| is_behind.then_some(now));
+        self.due_since = due_since;
         wait
     }
 
-    fn tell_age(&self, now: Timestamp) {
-        let age = self.behind_since.map_or(0, |since| (now.get() - since.get()).num_seconds());
+    fn set_age_gauge(&self, now: Timestamp) {
+        let age = self.due_since.map_or(0, |since| (now.get() - since.get()).num_seconds());
         ARCHIVE_AGE.set(&[], u32::try_from(age.max(0)).map_or(f64::MAX, f64::from));
     }
 }
@@ -81,12 +115,12 @@ impl Worker for Archiver {
         let now = self.clock.now();
         let second = now.get().timestamp();
         if self.clock.fault().is_some() || second < self.next {
-            self.tell_age(now);
+            self.set_age_gauge(now);
             return Ok(NextStep::IDLE);
         }
-        let ended = self.archive_next(now).await;
-        let wait = self.note(ended, now);
-        self.tell_age(now);
+        let look = self.look(now).await;
+        let wait = self.note_look(&look, now);
+        self.set_age_gauge(now);
         self.next = second + wait;
         Ok(if wait == 0 { NextStep::Busy } else { NextStep::IDLE })
     }
@@ -98,7 +132,8 @@ mod tests {
 
     use super::*;
 
-    /// The age begins at the first look in vain, and ends with a segment or when none is due.
+    /// The age begins when the segment was due, else at the first look in vain. It ends with a
+    /// segment, or when none is due.
     #[tokio::test]
     async fn a_due_segment_without_a_copy_ages() {
         let begin: Timestamp = "2026-11-29T12:00:00.000Z".parse().unwrap();
@@ -108,17 +143,20 @@ mod tests {
             checkpoints: crate::CheckpointFolder::in_folder(folder.clone()),
         };
         let pool = PgPool::connect_lazy("postgres://localhost/none").unwrap();
+        let archive = ArchiveFolder::in_folder(folder);
         let clock = Clock::standing_at(begin);
-        let mut worker = Archiver::new(ArchiveFolder::in_folder(folder), notary, pool, clock);
+        let mut worker = Archiver::new(archive, notary, pool, clock, CancellationToken::new());
         let later = |hours| Timestamp::from(begin.get() + TimeDelta::hours(hours));
-        let unsigned = || Ok(ArchiveStep::Unsigned { number: 1 });
-        assert_eq!(worker.note(unsigned(), begin), RETRY_SECONDS);
-        assert_eq!(worker.note(Err(AuditError::NoKey), later(1)), RETRY_SECONDS);
-        assert_eq!(worker.behind_since, Some(begin));
-        assert_eq!(worker.note(Ok(ArchiveStep::TooYoung { number: 1 }), later(2)), LOOK_SECONDS);
-        assert_eq!(worker.behind_since, None);
-        worker.note(unsigned(), later(3));
-        assert_eq!(worker.note(Ok(ArchiveStep::ArchivedElsewhere { number: 1 }), later(4)), 0);
-        assert_eq!(worker.behind_since, None);
+        let behind = ArchiveLook::Behind(None);
+        assert_eq!(worker.note_look(&behind, begin), RETRY_SECONDS);
+        worker.note_look(&behind, later(1));
+        assert_eq!(worker.due_since, Some(begin));
+        worker.note_look(&ArchiveLook::Behind(Some(later(-30))), later(2));
+        assert_eq!(worker.due_since, Some(later(-30)), "a restart changes nothing");
+        assert_eq!(worker.note_look(&ArchiveLook::UpToDate, later(3)), LOOK_SECONDS);
+        assert_eq!(worker.due_since, None);
+        worker.note_look(&behind, later(4));
+        assert_eq!(worker.note_look(&ArchiveLook::Archived, later(5)), 0);
+        assert_eq!(worker.due_since, None);
     }
 }

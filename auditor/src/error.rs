@@ -80,6 +80,15 @@ pub enum AuditError {
          `firmforms audit checkpoint` makes the first key"
     )]
     NoKey,
+    /// A segment is due, and the archive has none. An unmounted directory looks like that.
+    #[error(
+        "the archive has no segment yet: is its directory mounted? `firmforms archive write` \
+         writes the first one"
+    )]
+    NotBegun,
+    /// The process is to end, so the copy of a segment was given up.
+    #[error("the process ends, so the copy is given up")]
+    Stopped,
     /// The database was never used, so it has no log to archive.
     #[error("the database has no installation id yet: start `firmforms serve` once")]
     NoInstallation,

@@ -69,7 +69,7 @@ pub(crate) async fn run(command: &Archive) -> anyhow::Result<()> {
     };
     notary.take_checkpoint(world.pool(), &SystemEntropy, world.clock.now()).await?;
     let archive = ArchiveFolder::in_folder(folder.join("archive"));
-    let writer = SegmentWriter { pool: world.pool(), archive: &archive, notary: &notary };
+    let writer = SegmentWriter::new(world.pool(), &archive, &notary);
     // A segment is archived once it is a day old.
     let later = Timestamp::from(world.clock.now().get() + TimeDelta::days(2));
     let began = Instant::now();

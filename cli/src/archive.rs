@@ -180,7 +180,7 @@ async fn write(storage: &StorageSettings, asked: &ArchiveWriteArgs) -> anyhow::R
     let database = MainDatabase::open_from(storage).await?;
     let notary = storage.signing_notary()?;
     let archive = asked.place.folder();
-    let writer = SegmentWriter { pool: &database.pool, archive: &archive, notary: &notary };
+    let writer = SegmentWriter::new(&database.pool, &archive, &notary);
     let clock = Clock::of_database(&database.pool).await?;
     let mut segments = Vec::new();
     let ended = loop {
@@ -230,7 +230,7 @@ async fn show_status(
     let database = MainDatabase::open_from(storage).await?;
     let archive = asked.place.folder();
     let notary = storage.notary();
-    let writer = SegmentWriter { pool: &database.pool, archive: &archive, notary: &notary };
+    let writer = SegmentWriter::new(&database.pool, &archive, &notary);
     let standing = writer.standing().await;
     database.close().await?;
     let standing = standing?;

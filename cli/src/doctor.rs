@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
+use auditor::AuditError;
 use auditor::archive::{ArchiveFolder, SegmentWriter};
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::Args;
@@ -343,7 +344,7 @@ async fn check_archive(
     let pool = connect(databases.main.options().clone(), 1);
     let archive = ArchiveFolder::in_folder(folder);
     let notary = storage.notary();
-    let writer = SegmentWriter { pool: &pool, archive: &archive, notary: &notary };
+    let writer = SegmentWriter::new(&pool, &archive, &notary);
     let standing = writer.standing().await;
     let now = Clock::of_database(&pool).await?.now().get();
     pool.close().await;
@@ -352,7 +353,8 @@ async fn check_archive(
             let age = standing.waiting_since.map(|at| time_since(now, at));
             Finding::archive(standing.through, standing.waiting, age)
         }
-        Err(error) => Finding::broken_archive(&error.to_string()),
+        Err(error @ AuditError::BrokenArchive(_)) => Finding::broken_archive(&error.to_string()),
+        Err(error) => Finding::unknown_archive(&error.to_string()),
     })
 }
 

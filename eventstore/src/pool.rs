@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sqlx::migrate::{AppliedMigration, MigrateError, Migrator};
+use sqlx::migrate::{AppliedMigration, Migrate, MigrateError, Migration, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{Connection, Executor, PgConnection, PgPool};
 use tokio::time::{sleep, timeout};
@@ -245,10 +245,25 @@ pub async fn bring_up(pool: &PgPool, migrator: &Migrator) -> Result<(), MigrateE
     connection.execute("set statement_timeout = 0").await?;
     lock_migrations(&mut connection).await?;
     drop_unfinished_indexes(&mut connection, migrator).await?;
-    migrator.run(&mut connection).await?;
+    connection.ensure_migrations_table().await?;
+    let applied = connection.list_applied_migrations().await?;
+    let is_missing = |one: &&Migration| applied.iter().all(|done| done.version != one.version);
+    for migration in migrator.iter().filter(is_missing) {
+        let limit = if migration.sql.contains(" concurrently ") {
+            WAIT_FOR_OTHERS
+        } else {
+            "reset lock_timeout"
+        };
+        connection.execute(limit).await?;
+        connection.apply(migration).await?;
+    }
     connection.close().await.ok();
     Ok(())
 }
+
+/// An index that is made beside writers waits for older snapshots, and nobody waits for it. Any
+/// other change of a table must not wait for long, because everybody waits behind it.
+const WAIT_FOR_OTHERS: &str = "set lock_timeout = 0";
 
 /// Waits until no other session migrates this database. A wait inside a statement would hold a
 /// snapshot, and an index that is made beside writers would wait for that snapshot.
@@ -272,6 +287,7 @@ async fn drop_unfinished_indexes(
     )
     .fetch_all(&mut *connection)
     .await?;
+    connection.execute(WAIT_FOR_OTHERS).await?;
     // Another index may be one that an operator is making.
     let is_ours = |name: &String| {
         migrator.iter().any(|one| one.sql.contains(&format!("concurrently if not exists {name} ")))

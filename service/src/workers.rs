@@ -121,7 +121,8 @@ fn spawn_projector(system: &System, stop: &CancellationToken, tasks: &mut JoinSe
     }
     if let (Some(notary), Some(archive)) = (&system.notary, &system.archive) {
         let clock = system.service.clock.clone();
-        let archiver = Archiver::new(archive.clone(), notary.clone(), pool.clone(), clock);
+        let archiver =
+            Archiver::new(archive.clone(), notary.clone(), pool.clone(), clock, stop.clone());
         tasks.spawn(run_on(archiver, store.nudge(), stop.clone()));
     }
     if let (Some(notary), Some(interval)) = (&system.notary, system.verification_interval) {

@@ -14,6 +14,7 @@ use tempfile::TempDir;
 use tests::process::firmforms;
 use tests::{Receiver, World};
 use tokio::process::Command;
+use tokio_util::sync::CancellationToken;
 use vault::SystemEntropy;
 
 const READER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/recipes/read_archive.py");
@@ -71,7 +72,7 @@ impl Archived {
     async fn write_next_of(&self, pool: &PgPool) -> Result<ArchiveStep, String> {
         let archive = self.archive();
         let notary = self.notary();
-        let writer = SegmentWriter { pool, archive: &archive, notary: &notary };
+        let writer = SegmentWriter::new(pool, &archive, &notary);
         writer.write_next(self.world.clock.now()).await.map_err(|error| error.to_string())
     }
 
@@ -329,7 +330,7 @@ async fn a_tampered_event_is_not_archived() {
     assert!(fs::read_dir(log.path()).unwrap().next().is_none(), "and no draft is left");
     let keyless = Notary { keys: KeyFolder::in_folder("/nonexistent".into()), ..log.notary() };
     let archive = log.archive();
-    let writer = SegmentWriter { pool: log.world.pool(), archive: &archive, notary: &keyless };
+    let writer = SegmentWriter::new(log.world.pool(), &archive, &keyless);
     let refused = writer.write_next(log.world.clock.now()).await.unwrap_err();
     assert!(refused.to_string().contains("no key signs here"), "{refused}");
 }
@@ -381,6 +382,12 @@ async fn a_killed_writer_leaves_nothing_wrong() {
         assert!(log.flaws().is_empty(), "{point}: {:?}", log.flaws());
     }
     assert!(kills > 12, "{kills}");
+    // Drafts that a living writer may have are kept for an hour.
+    for entry in fs::read_dir(log.path()).unwrap() {
+        let file = fs::File::open(entry.unwrap().path()).unwrap();
+        let written = file.metadata().unwrap().modified().unwrap();
+        file.set_modified(written - Duration::from_secs(2 * 3_600)).unwrap();
+    }
     assert!(log.writer("").status().await.unwrap().success());
     log.require_whole();
 }
@@ -402,17 +409,27 @@ async fn two_writers_archive_each_segment_once() {
 async fn a_worker_archives_whole_segments() {
     let log = Archived::new().await;
     log.world.pass(Duration::from_secs(2 * 86_400));
+    let stop = CancellationToken::new();
     let worker = |folder: PathBuf| {
         let archive = ArchiveFolder::in_folder(folder);
         let (pool, clock) = (log.world.pool().clone(), log.world.clock.clone());
-        Archiver::new(archive, log.notary(), pool, clock)
+        Archiver::new(archive, log.notary(), pool, clock, stop.clone())
     };
     let file = log.folder.path().join("file");
     fs::write(&file, "").unwrap();
-    assert_eq!(worker(file).step().await.unwrap(), NextStep::IDLE);
+    for unusable in [file, log.path()] {
+        assert_eq!(worker(unusable).step().await.unwrap(), NextStep::IDLE);
+    }
+    assert!(!log.path().exists(), "an unmounted folder is not begun");
+    assert!(matches!(log.write_next().await, Ok(ArchiveStep::Archived(_))));
     let mut archiver = worker(log.path());
-    for step in [NextStep::Busy, NextStep::Busy, NextStep::IDLE] {
+    for step in [NextStep::Busy, NextStep::IDLE] {
         assert_eq!(archiver.step().await.unwrap(), step);
     }
     log.require_whole();
+
+    fs::remove_file(file_of(&log.path(), 2, ".json")).unwrap();
+    stop.cancel();
+    assert_eq!(worker(log.path()).step().await.unwrap(), NextStep::IDLE);
+    assert_eq!(log.archive().read_manifests().unwrap().len(), 1, "the copy was given up");
 }

@@ -164,8 +164,9 @@ impl<'a> BatchIntake<'a> {
         let mut unchanged = std::mem::take(&mut decided.plan.unchanged);
         unchanged.duplicates.extend(decided.placed.duplicate_places(&recorded, &now_waiting));
         let back = std::mem::take(&mut decided.plan.back);
-        let new_keys = self.make_way(connection, &back).await?;
-        let keys = new_keys.as_ref().unwrap_or(keys);
+        clear_contents(connection, &back).await?;
+        let checked = self.check_keys(keys, &decided.known).await?;
+        let keys = checked.as_ref().unwrap_or(keys);
         let encryption =
             VaultEncryption { keys, before: decided.before, recorded: &recorded, back: &back };
         let kept = self.keep_content(&mut decided.appending, decided.plan, encryption).await?;
@@ -188,20 +189,27 @@ impl<'a> BatchIntake<'a> {
         })
     }
 
-    /// Deletes what is left of expired responses, and makes keys again: the eraser may have deleted
-    /// the first ones before the subjects were locked.
-    async fn make_way(
+    /// The keys under which known subjects are stored. The keys were made before the subjects were
+    /// locked, and the eraser may have deleted a key meanwhile, because its response had expired.
+    async fn check_keys(
         &self,
-        connection: &mut PgConnection,
-        back: &BTreeSet<KeySubject>,
+        keys: &DataKeys,
+        known: &KnownState,
     ) -> Result<Option<DataKeys>, IntakeError> {
-        if back.is_empty() {
+        let is_known = |one: &&KeySubject| !known.is_new((one.firm_id, one.subject_id));
+        let subjects: Vec<KeySubject> = self.subjects.iter().filter(is_known).copied().collect();
+        if subjects.is_empty() {
             return Ok(None);
         }
-        let back: Vec<KeySubject> = back.iter().copied().collect();
-        erasure::clear_contents(connection, &back).await?;
         let service = self.service;
-        Ok(Some(service.keyring.make_keys(&self.subjects, &*service.entropy).await?))
+        let mut checked = keys.clone();
+        let found = service.keyring.find_keys(&subjects).await?;
+        if subjects.iter().all(|subject| found.contains_key(subject)) {
+            checked.extend(found);
+        } else {
+            checked.extend(service.keyring.make_keys(&subjects, &*service.entropy).await?);
+        }
+        Ok(Some(checked))
     }
 
     /// Submissions whose deliveries can be composed here. Their responses are new, and the batch
@@ -422,6 +430,17 @@ fn is_all_new(known: &KnownState, plan: &BatchPlan, events: &[NewEvent]) -> bool
         of.trigger == Trigger::FormSubmitted && is_new(new.context.firm_id, of.response_id)
     }) && plan.responses.keys().all(|of| is_new(of.firm_id, of.subject_id))
         && plan.named.iter().all(|of| is_new(of.firm_id, of.response_id))
+}
+
+/// Deletes what is left of the contents of expired responses that are reported again.
+async fn clear_contents(
+    connection: &mut PgConnection,
+    back: &BTreeSet<KeySubject>,
+) -> Result<(), sqlx::Error> {
+    if back.is_empty() {
+        return Ok(());
+    }
+    erasure::clear_contents(connection, &back.iter().copied().collect::<Vec<_>>()).await
 }
 
 /// Drops facts and content of reports and bookings that turned out to belong to an erased response.

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use domain::audit::{ArchivedBlock, ArchivedFile, SegmentManifest};
 use sha2::{Digest, Sha256};
@@ -11,6 +12,9 @@ use super::SignedManifest;
 use super::lines::{ArchivedEvent, read_block};
 use crate::error::AuditError;
 use crate::files::{Draft, PUBLIC_MODE, all_paths, numbered_paths, write_new};
+
+/// No writer is at work on an older draft.
+const DRAFT_AGE_MAX: Duration = Duration::from_secs(3_600);
 
 /// A folder of segments.
 #[derive(Debug, Clone)]
@@ -51,12 +55,12 @@ impl ArchiveFolder {
         write_new(&path, PUBLIC_MODE, format!("{text}\n").as_bytes())
     }
 
-    /// Removes what a killed writer left of the files of a segment. No other writer may be at work.
-    pub(super) fn remove_drafts(&self, number: u64) -> Result<(), AuditError> {
-        let begin = format!("{number:08}.draft-");
+    /// Removes what killed writers left. A living writer adds to its draft all the time.
+    pub(super) fn remove_drafts(&self) -> Result<(), AuditError> {
         for path in all_paths(&self.folder)? {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            if name.starts_with(&begin) {
+            let age = || fs::metadata(&path)?.modified()?.elapsed().map_err(io::Error::other);
+            if name.contains(".draft-") && age().is_ok_and(|age| age > DRAFT_AGE_MAX) {
                 fs::remove_file(&path).map_err(AuditError::at_path(&path))?;
             }
         }

@@ -18,6 +18,7 @@ use projector::signatures;
 use sha2::{Digest, Sha256};
 use sqlx::{Connection, PgConnection, PgPool};
 use tokio::task::spawn_blocking;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 use vault::installation;
 
@@ -83,12 +84,13 @@ pub struct ArchiveStanding {
 /// Writes the segments of one database.
 #[derive(Debug)]
 pub struct SegmentWriter<'a> {
-    /// The main database.
-    pub pool: &'a PgPool,
-    /// The archive.
-    pub archive: &'a ArchiveFolder,
-    /// The keys that sign.
-    pub notary: &'a Notary,
+    pool: &'a PgPool,
+    archive: &'a ArchiveFolder,
+    notary: &'a Notary,
+    /// Whether an archive without a segment is begun.
+    begins: bool,
+    /// Ends the copy of a segment.
+    stop: CancellationToken,
 }
 
 /// The end of the archive, from which the next segment goes on.
@@ -115,7 +117,21 @@ struct CopiedBlocks {
     content: SegmentContent,
 }
 
-impl SegmentWriter<'_> {
+impl<'a> SegmentWriter<'a> {
+    /// A writer of this database into this archive, which the notary signs. It begins an archive
+    /// that has no segment.
+    #[must_use]
+    pub fn new(pool: &'a PgPool, archive: &'a ArchiveFolder, notary: &'a Notary) -> Self {
+        Self { pool, archive, notary, begins: true, stop: CancellationToken::new() }
+    }
+
+    /// The same writer in a process that may stop. It does not begin an archive: an unmounted
+    /// directory has no segment either.
+    #[must_use]
+    pub fn that_stops(self, stop: CancellationToken) -> Self {
+        Self { begins: false, stop, ..self }
+    }
+
     /// Compares the end of the archive with the log.
     ///
     /// # Errors
@@ -160,6 +176,7 @@ impl SegmentWriter<'_> {
         connection: &mut PgConnection,
         now: Timestamp,
     ) -> Result<ArchiveStep, AuditError> {
+        self.archive.remove_drafts()?;
         let end = self.read_end(connection).await?;
         let number = end.number() + 1;
         let through = SegmentManifest::ends_at(number);
@@ -171,10 +188,12 @@ impl SegmentWriter<'_> {
         if recorded_at.is_some_and(|at| at > now.get() - SEGMENT_AGE_MIN) {
             return Ok(ArchiveStep::TooYoung { number });
         }
+        if end.last.is_none() && !self.begins {
+            return Err(AuditError::NotBegun);
+        }
         if !self.is_signed(connection, end.installation_id, through).await? {
             return Ok(ArchiveStep::Unsigned { number });
         }
-        self.archive.remove_drafts(number)?;
         let manifest = self.copy_segment(connection, &end).await?;
         let checked = manifest.check(end.last.as_ref());
         checked.map_err(|fault| AuditError::in_segment(number, None, fault.to_string()))?;
@@ -259,6 +278,9 @@ impl SegmentWriter<'_> {
         let mut draft = self.archive.begin_file(number)?;
         let mut copied = CopiedBlocks::default();
         for row in &rows {
+            if self.stop.is_cancelled() {
+                return Err(AuditError::Stopped);
+            }
             let after = row.last_position - Seal::POSITIONS_PER_BLOCK;
             let events = proof::canonical_events(connection, after, row.last_position).await?;
             draft.write(&copied.add_block(row, &events)?)?;

@@ -34,6 +34,9 @@ pub async fn plan_expiry(
                              where o.firm_id = r.firm_id and o.response_id = r.response_id)
                     or exists (select 1 from bodies b
                                 where b.firm_id = r.firm_id and b.response_id = r.response_id)
+                    or exists (select 1 from partials p
+                                where p.firm_id = r.firm_id and p.response_id = r.response_id)
+                    or exists (select 1 from unspread u where u.firm_id = r.firm_id)
                         as held
                from responses r
                join subjects s on s.firm_id = r.firm_id and s.subject_id = r.response_id

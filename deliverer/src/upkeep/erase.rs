@@ -6,7 +6,8 @@
 //! rows are deleted once all transactions have ended that ran when the erasure was read.
 //!
 //! An expiry (ruling 59) is carried out in the same way, but a report may bring the response back
-//! meanwhile. So its key is deleted under the lock of its subject.
+//! meanwhile. So its key is deleted under the lock of its subject. Only a report about a response
+//! that nobody reported for long can wait for that.
 //!
 //! The keyring keeps a mark of the last erasure, and the main database a checkpoint. Each commits
 //! with the deletions beside it, so [`super::redo_erasures()`] sees which database was restored.

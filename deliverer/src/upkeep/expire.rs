@@ -7,7 +7,7 @@
 use chrono::{DateTime, NaiveDate, NaiveTime, Utc};
 use domain::activity::{ResponseEvent, kept_since};
 use eventstore::worker::{NextStep, WakeOn, Worker};
-use eventstore::{AppendTransaction, NewEvent, SweepTimer, checkpoint};
+use eventstore::{AppendTransaction, LifeNumber, NewEvent, SweepTimer, checkpoint};
 use projector::subjects::ExpiredAs;
 use projector::{expiry, firms};
 use sqlx::PgConnection;
@@ -32,9 +32,9 @@ pub struct ExpireWorker {
     /// The day whose sweep has ended. Days decide, so one sweep a day is enough.
     swept_on: Option<NaiveDate>,
     place: ExpiryPlace,
-    /// The position of the last expiry. The next one waits for the eraser, so that an erasure does
-    /// not wait behind many expiries.
-    last_expiry: i64,
+    /// The last expiry, in this life of the server. The next one waits for the eraser, so that an
+    /// erasure does not wait behind many expiries.
+    last_expiry: Option<(LifeNumber, i64)>,
 }
 
 /// The place of a sweep.
@@ -53,7 +53,7 @@ impl ExpireWorker {
     #[must_use]
     pub fn new(deliverer: DelivererContext) -> Self {
         let place = ExpiryPlace::default();
-        Self { deliverer, timer: SweepTimer::new(), swept_on: None, place, last_expiry: 0 }
+        Self { deliverer, timer: SweepTimer::new(), swept_on: None, place, last_expiry: None }
     }
 }
 
@@ -113,7 +113,10 @@ impl ExpireWorker {
     async fn is_erased_so_far(&self) -> Result<bool, DeliveryError> {
         let mut connection = self.deliverer.store.pool().acquire().await?;
         let erased_to = checkpoint::position(&mut connection, EraseWorker::NAME).await?;
-        Ok(erased_to.unwrap_or_default() >= self.last_expiry)
+        let life = self.deliverer.store.life().life_number();
+        // Another life of the server may have lost the expiry.
+        let waits = |(of, position)| of == life && erased_to.unwrap_or_default() < position;
+        Ok(!self.last_expiry.is_some_and(waits))
     }
 
     /// Lets the next old responses of a firm expire, and returns the place after them.
@@ -123,6 +126,7 @@ impl ExpireWorker {
         place: OldResponsePlace,
         kept_since: NaiveDate,
     ) -> Result<Option<OldResponsePlace>, DeliveryError> {
+        let life = self.deliverer.store.life().life_number();
         let mut appending = self.deliverer.store.begin().await?;
         let limit = i64::try_from(RESPONSES_PER_STEP).unwrap_or(i64::MAX);
         let connection = appending.connection();
@@ -139,7 +143,7 @@ impl ExpireWorker {
             let position =
                 self.record_expired(&mut appending, firm_id, &expired, kept_since).await?;
             appending.commit().await?;
-            self.last_expiry = position;
+            self.last_expiry = Some((life, position));
         }
         Ok(place.after(&old, RESPONSES_PER_STEP))
     }

@@ -209,6 +209,13 @@ impl Finding {
         Self::fine("responses", says)
     }
 
+    /// The finding about an archive that could not be compared from here.
+    #[must_use]
+    pub fn unknown_archive(why: &str) -> Self {
+        let says = format!("it could not be compared: {why}");
+        Self::notice("archive", says, "run `doctor` on the machine that signs")
+    }
+
     /// The finding if no snapshot is held.
     #[must_use]
     pub fn no_old_snapshot() -> Self {

@@ -51,7 +51,9 @@ pub async fn mark_expired(
 }
 
 /// Unlinks the reports and bookings of responses whose contents come back. Facts about them wait
-/// until they are reported again. The caller writes the links of `known` itself.
+/// until they are reported again. The caller writes the links of `known` itself. The parts are not
+/// locked in one order with their responses: of two batches that wait for each other, one is made
+/// again.
 pub async fn unlink_parts(
     connection: &mut PgConnection,
     responses: &[SubjectId],
