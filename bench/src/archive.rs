@@ -82,6 +82,11 @@ pub(crate) async fn run(command: &Archive) -> anyhow::Result<()> {
     ensure!(report.flaws.is_empty(), "broken: {}", report.flaws[0]);
     ensure!(report.segments >= command.segments, "segments are missing");
     let deliveries = deliveries(&world, report.through).await?;
+    let manifests = archive.read_manifests()?;
+    let bytes = manifests
+        .iter()
+        .map(|signed| signed.manifest.events_file.bytes + signed.manifest.index_file.bytes)
+        .sum::<u64>();
     let report = Report {
         bench: "archive",
         segments: report.segments,
@@ -89,8 +94,8 @@ pub(crate) async fn run(command: &Archive) -> anyhow::Result<()> {
         events: report.events,
         deliveries,
         postgres: described(&world.system).await?,
-        bytes: report.bytes,
-        bytes_per_delivery: report.bytes as f64 / deliveries as f64,
+        bytes,
+        bytes_per_delivery: bytes as f64 / deliveries as f64,
         written_per_second: report.events as f64 / written,
         verified_per_second: report.events as f64 / verified,
     };

@@ -16,6 +16,7 @@ use projector::deliveries::DeliveryProjection;
 use projector::follow::Follower;
 use projector::seals::SealWorker;
 use serde_json::json;
+use sha2::{Digest, Sha256};
 use tests::{Firm, World, activity};
 use uuid::Uuid;
 use vault::{Entropy, SystemEntropy};
@@ -103,10 +104,15 @@ fn arrived(now: Timestamp) -> Attempt {
         error: None,
         hops: vec![hop],
         body_id: Some(SystemEntropy.new_id()),
-        body_sha256: Some("a".repeat(64)),
-        answer_sha256: Some("b".repeat(64)),
+        body_sha256: Some(new_digest()),
+        answer_sha256: Some(new_digest()),
         ..Attempt::interrupted(1, now, now)
     }
+}
+
+/// A digest like a real one: it does not compress.
+fn new_digest() -> String {
+    hex::encode(Sha256::digest(SystemEntropy.new_id()))
 }
 
 /// Forms, members and people: reported by the door, as the product does.
