@@ -295,6 +295,9 @@ async fn notify_while_connected(
         tokio::select! {
             changed = local.changed() => if changed.is_err() { return Ok(()) },
             () = until_moved(pool, &options) => return Ok(()),
+            // An idle process looks, too, until the older builds are gone.
+            () = tokio::time::sleep(OLDER_BUILDS_GONE_AFTER),
+                if !nudge.new_formats.are_allowed() => {}
         }
         if counted.is_none_or(|at: Instant| at.elapsed() >= COUNT_INTERVAL) {
             let count = presence::count_serving(&mut connection);
