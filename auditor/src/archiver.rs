@@ -33,7 +33,7 @@ pub struct Archiver {
     due_since: Option<Timestamp>,
 }
 
-/// What a look found.
+/// The outcome of a look.
 enum ArchiveLook {
     /// Nothing more is due.
     UpToDate,

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tests::process::firmforms;
 use tests::{Receiver, Reply, World};
 
-async fn told(world: &World, arguments: &[&str]) -> Vec<Value> {
+async fn run_json(world: &World, arguments: &[&str]) -> Vec<Value> {
     let output = firmforms(&world.database).args(arguments).arg("--json").output().await.unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
@@ -31,14 +31,17 @@ async fn a_plan_counts_what_would_expire() {
     };
     world.change_database(&days_ago(10)).await;
     let plan = ["retention", "plan", "--keep-responses-days"];
-    assert!(told(&world, &[&plan[..], &["10"]].concat()).await.is_empty(), "the last day counts");
-    let firms = told(&world, &[&plan[..], &["9"]].concat()).await;
+    assert!(
+        run_json(&world, &[&plan[..], &["10"]].concat()).await.is_empty(),
+        "the last day counts"
+    );
+    let firms = run_json(&world, &[&plan[..], &["9"]].concat()).await;
     let counts = |name: &str| firms.iter().map(|of| of[name].clone()).collect::<Vec<_>>();
     assert_eq!(counts("expire"), [1, 1, 0].map(Value::from));
     assert_eq!(counts("held"), [0, 0, 1].map(Value::from));
     assert!(firms[0]["bytes"].as_u64().is_some_and(|bytes| bytes > 100), "{firms:?}");
     assert_eq!(firms[2]["firm"], json!(firm.id));
-    assert!(told(&world, &["retention", "plan"]).await.is_empty(), "by default all are kept");
+    assert!(run_json(&world, &["retention", "plan"]).await.is_empty(), "by default all are kept");
     assert_eq!(world.count("responses").await, 3);
 }
 

@@ -46,7 +46,7 @@ fn payment(world: &World, firm: &Firm, response_id: Uuid) -> Value {
     activity(firm.id, "payment.received", data)
 }
 
-/// Lets responses expire, and deletes what is left of them. Each event waits for the eraser.
+/// Lets responses expire, and deletes their contents. Each event waits for the eraser.
 async fn expire(world: &World) {
     let mut events = -1;
     while events < world.count_events("ResponsesExpired").await {
@@ -97,7 +97,7 @@ async fn with_response() -> (World, Firm, Receiver, Uuid) {
     (world, firm, receiver, response_id)
 }
 
-/// The same, after its body is gone and the response has expired.
+/// The scene of [`with_response`], after the body is gone and the response has expired.
 async fn with_expired() -> (World, Firm, Receiver, Uuid) {
     let (world, firm, receiver, response_id) = with_response().await;
     world.pass(DAY * (KEPT + 1));

@@ -52,8 +52,8 @@ pub async fn erase_responses(
     Ok(())
 }
 
-/// Deletes what is left of the contents of these responses, so that they can be stored anew. Bodies
-/// and answers stay: they go after their own retention.
+/// Deletes the remaining contents of these responses, so that they can be stored anew. Bodies and
+/// answers stay: they go after their own retention.
 pub async fn clear_contents(
     connection: &mut PgConnection,
     subjects: &[KeySubject],

@@ -16,6 +16,9 @@ use crate::error::{VaultError, unless_broken};
 use crate::identity::IdentityKey;
 use crate::seal::{BrokenSeal, DataKey, WRAPPING_CHECK, WrappingKey};
 
+/// A firm, and the id of one of its responses or invites.
+type SubjectIds = (Uuid, Uuid);
+
 /// The owner of a data key: a response or an invite of a firm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KeySubject {
@@ -23,6 +26,21 @@ pub struct KeySubject {
     pub firm_id: Uuid,
     /// The response or invite.
     pub subject_id: Uuid,
+}
+
+impl KeySubject {
+    /// The firm, and the id of the subject within it.
+    #[must_use]
+    pub const fn ids(&self) -> SubjectIds {
+        (self.firm_id, self.subject_id)
+    }
+}
+
+impl From<SubjectIds> for KeySubject {
+    fn from(ids: SubjectIds) -> Self {
+        let (firm_id, subject_id) = ids;
+        Self { firm_id, subject_id }
+    }
 }
 
 /// An erasure that the keyring has carried out, by its event in the main database's log.

@@ -20,8 +20,8 @@ use projector::subjects::{self, LockedSubject, SubjectId, SubjectLinks, SubjectR
 use projector::tokens;
 use telemetry::metrics::WORKER_FAILURES;
 use uuid::Uuid;
-use vault::DataKeys;
 use vault::responses::{self, PriorContent, ResponseBatch, StoredResponse};
+use vault::{DataKeys, KeySubject};
 
 use super::batch::{BatchReferences, reported_of};
 use super::error::IntakeError;
@@ -95,7 +95,7 @@ impl BatchIntake<'_> {
         }
         let connections = self.service.pools.intake.connections();
         let mut connection = connections.take().await?;
-        let responses = self.subjects.iter().map(|one| (one.firm_id, one.subject_id));
+        let responses = self.subjects.iter().map(KeySubject::ids);
         let matched = hooks::match_submissions(&mut connection, &forms, responses).await?;
         connections.give_back(connection);
         let rows = matched.iter().map(|one| ((one.firm_id, one.form_id), one.clone()));
@@ -116,16 +116,8 @@ impl BatchIntake<'_> {
             let part = FormPart { id: (*form_id).into(), title: title.clone(), url: url.clone() };
             found.forms.insert((*firm_id, *form_id), part);
         }
-        let new = reported.iter().map(|(&(firm_id, subject_id), links)| {
-            let form_id = links.form_id;
-            let row = SubjectRow {
-                firm_id,
-                subject_id,
-                response_id: None,
-                form_id,
-                erased: false,
-                expired_as: None,
-            };
+        let new = reported.iter().map(|(&id, links)| {
+            let row = SubjectRow { form_id: links.form_id, ..SubjectRow::without_links(id) };
             LockedSubject { row, is_new: true }
         });
         let known = KnownState::new(Vec::new(), found, new.collect());

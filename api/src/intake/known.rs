@@ -141,15 +141,7 @@ impl KnownState {
     }
 
     fn subject(&mut self, id: SubjectId) -> &mut SubjectRow {
-        let (firm_id, subject_id) = id;
-        self.subjects.entry(id).or_insert(SubjectRow {
-            firm_id,
-            subject_id,
-            response_id: None,
-            form_id: None,
-            erased: false,
-            expired_as: None,
-        })
+        self.subjects.entry(id).or_insert(SubjectRow::without_links(id))
     }
 
     /// Learns the form of a response, and returns it. The first activity counts.
@@ -384,15 +376,8 @@ mod tests {
     const RESPONSE: SubjectId = (FIRM, Uuid::from_u128(5));
     const PART: SubjectId = (FIRM, Uuid::from_u128(6));
 
-    fn row((firm_id, subject_id): SubjectId) -> SubjectRow {
-        SubjectRow {
-            firm_id,
-            subject_id,
-            response_id: None,
-            form_id: None,
-            erased: false,
-            expired_as: None,
-        }
+    fn row(id: SubjectId) -> SubjectRow {
+        SubjectRow::without_links(id)
     }
 
     fn known(locked: impl IntoIterator<Item = (SubjectRow, bool)>) -> KnownState {

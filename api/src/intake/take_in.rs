@@ -356,7 +356,7 @@ impl<'a> BatchIntake<'a> {
     ) -> Result<PlacedFacts, IntakeError> {
         let (rows, responses) = known.learned_rows();
         if !plan.back.is_empty() {
-            let back: Vec<_> = plan.back.iter().map(|of| (of.firm_id, of.subject_id)).collect();
+            let back: Vec<_> = plan.back.iter().map(KeySubject::ids).collect();
             expiry::unlink_parts(connection, &back, &known.locked_subjects()).await?;
         }
         subjects::update_known(connection, &rows).await?;
@@ -383,12 +383,11 @@ impl<'a> BatchIntake<'a> {
         if subjects.is_empty() {
             return Ok(());
         }
-        let ids: Vec<_> = subjects.iter().map(|one| (one.firm_id, one.subject_id)).collect();
+        let ids: Vec<_> = subjects.iter().map(KeySubject::ids).collect();
         let mut transaction = self.service.pools.intake.pool().begin().await?;
         let expired = expiry::lock_expired(&mut transaction, &ids).await?;
         if !expired.is_empty() {
-            let subject = |(firm_id, subject_id)| KeySubject { firm_id, subject_id };
-            let expired: Vec<KeySubject> = expired.into_iter().map(subject).collect();
+            let expired: Vec<KeySubject> = expired.into_iter().map(KeySubject::from).collect();
             self.service.keyring.forget_keys(&expired).await?;
         }
         Ok(transaction.commit().await?)
@@ -411,12 +410,10 @@ impl<'a> BatchIntake<'a> {
         if self.subjects.is_empty() {
             return Ok(Vec::new());
         }
-        let responses: Vec<_> =
-            self.subjects.iter().map(|one| (one.firm_id, one.subject_id)).collect();
+        let responses: Vec<_> = self.subjects.iter().map(KeySubject::ids).collect();
         let mut connection = self.service.pools.intake.pool().acquire().await?;
         let erased = subjects::erased_for_good(&mut connection, &responses).await?;
-        let subject = |(firm_id, subject_id)| KeySubject { firm_id, subject_id };
-        Ok(erased.into_iter().map(subject).collect())
+        Ok(erased.into_iter().map(KeySubject::from).collect())
     }
 }
 
@@ -432,7 +429,7 @@ fn is_all_new(known: &KnownState, plan: &BatchPlan, events: &[NewEvent]) -> bool
         && plan.named.iter().all(|of| is_new(of.firm_id, of.response_id))
 }
 
-/// Deletes what is left of the contents of expired responses that are reported again.
+/// Deletes the remaining contents of expired responses that are reported again.
 async fn clear_contents(
     connection: &mut PgConnection,
     back: &BTreeSet<KeySubject>,

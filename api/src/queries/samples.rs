@@ -105,7 +105,7 @@ async fn find_erased(
     connection: &mut PgConnection,
     newest: &[KeySubject],
 ) -> Result<Vec<SubjectId>, Error> {
-    let responses: Vec<_> = newest.iter().map(|one| (one.firm_id, one.subject_id)).collect();
+    let responses: Vec<_> = newest.iter().map(KeySubject::ids).collect();
     Ok(subjects::erased_among(connection, &responses).await?)
 }
 

@@ -125,8 +125,8 @@ impl<'a> SegmentWriter<'a> {
         Self { pool, archive, notary, begins: true, stop: CancellationToken::new() }
     }
 
-    /// The same writer in a process that may stop. It does not begin an archive: an unmounted
-    /// directory has no segment either.
+    /// Returns this writer for a process that may stop. The writer does not begin an archive: an
+    /// unmounted directory has no segment either.
     #[must_use]
     pub fn that_stops(self, stop: CancellationToken) -> Self {
         Self { begins: false, stop, ..self }

@@ -50,7 +50,7 @@ async fn kept_subjects(
     connection: &mut PgConnection,
     mut asked: Vec<KeySubject>,
 ) -> Result<Vec<KeySubject>, sqlx::Error> {
-    let ids: Vec<(Uuid, Uuid)> = asked.iter().map(|one| (one.firm_id, one.subject_id)).collect();
+    let ids: Vec<(Uuid, Uuid)> = asked.iter().map(KeySubject::ids).collect();
     let erased: HashSet<_> = subjects::erased_among(connection, &ids).await?.into_iter().collect();
     let firm_ids: BTreeSet<Uuid> = ids.iter().map(|(firm_id, _)| *firm_id).collect();
     let firm_ids: Vec<Uuid> = firm_ids.into_iter().collect();

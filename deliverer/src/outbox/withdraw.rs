@@ -20,12 +20,10 @@ pub(crate) async fn erased_of(
     connection: &mut PgConnection,
     responses: impl Iterator<Item = KeySubject>,
 ) -> Result<HashSet<KeySubject>, sqlx::Error> {
-    let responses: HashSet<(Uuid, Uuid)> =
-        responses.map(|subject| (subject.firm_id, subject.subject_id)).collect();
+    let responses: HashSet<(Uuid, Uuid)> = responses.map(|subject| subject.ids()).collect();
     let responses: Vec<(Uuid, Uuid)> = responses.into_iter().collect();
     let erased = subjects::erased_among(connection, &responses).await?;
-    let subject = |(firm_id, subject_id)| KeySubject { firm_id, subject_id };
-    Ok(erased.into_iter().map(subject).collect())
+    Ok(erased.into_iter().map(KeySubject::from).collect())
 }
 
 /// The erased responses among these, looked up after the commit of a transaction about them. The
@@ -39,10 +37,9 @@ pub(crate) async fn erased_meanwhile(
     let mut connection = connections.take().await?;
     let erased = erased_of(&mut connection, responses).await?;
     if !erased.is_empty() {
-        let ids: Vec<_> = erased.iter().map(|one| (one.firm_id, one.subject_id)).collect();
-        let subject = |(firm_id, subject_id)| KeySubject { firm_id, subject_id };
+        let ids: Vec<_> = erased.iter().map(KeySubject::ids).collect();
         let for_good = subjects::erased_for_good(&mut connection, &ids).await?;
-        let for_good: Vec<KeySubject> = for_good.into_iter().map(subject).collect();
+        let for_good: Vec<KeySubject> = for_good.into_iter().map(KeySubject::from).collect();
         erasure::erase_responses(&mut connection, &for_good).await?;
     }
     connections.give_back(connection);

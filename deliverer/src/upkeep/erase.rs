@@ -225,7 +225,7 @@ impl ErasureBatch {
         Ok(Some(Self { erased, expired, last: ErasedUpTo { position, digest } }))
     }
 
-    /// The same erasures, without the expiries.
+    /// Returns the erasures of this batch without its expiries.
     pub(super) fn without_expired(self) -> Self {
         Self { expired: Vec::new(), ..self }
     }
@@ -243,9 +243,8 @@ impl ErasureBatch {
         marking: ErasureMarking,
     ) -> Result<(), DeliveryError> {
         let expired = expiry::lock_expired(appending.connection(), &self.expired).await?;
-        let subject = |(firm_id, subject_id)| KeySubject { firm_id, subject_id };
-        let gone: Vec<KeySubject> =
-            self.erased.iter().copied().chain(expired.into_iter().map(subject)).collect();
+        let expired = expired.into_iter().map(KeySubject::from);
+        let gone: Vec<KeySubject> = self.erased.iter().copied().chain(expired).collect();
         match marking {
             ErasureMarking::InKeyring => deliverer.keyring.forget_up_to(&gone, &self.last).await?,
             ErasureMarking::None => deliverer.keyring.forget_keys(&gone).await?,
@@ -302,7 +301,7 @@ async fn drop_rows(
     connection: &mut PgConnection,
     erased: &[KeySubject],
 ) -> Result<(), sqlx::Error> {
-    let responses: Vec<_> = erased.iter().map(|one| (one.firm_id, one.subject_id)).collect();
+    let responses: Vec<_> = erased.iter().map(KeySubject::ids).collect();
     let parts = subjects::parts_of(connection, &responses).await?;
     subjects::drop_waiting(connection, &[responses.as_slice(), &parts].concat()).await?;
     erasure::erase_responses(connection, erased).await?;

@@ -4,8 +4,8 @@
 //! A response expires once nobody reported about it for so many days, and once nothing of it waits
 //! to be sent or is kept for a replay. One event of a firm lists all responses of a step.
 
-use chrono::{DateTime, NaiveDate, NaiveTime, Utc};
-use domain::activity::{ResponseEvent, kept_since};
+use chrono::{DateTime, NaiveDate, Utc};
+use domain::activity::{ResponseEvent, kept_since, midnight};
 use eventstore::worker::{NextStep, WakeOn, Worker};
 use eventstore::{AppendTransaction, LifeNumber, NewEvent, SweepTimer, checkpoint};
 use projector::subjects::ExpiredAs;
@@ -202,8 +202,4 @@ const fn stood_as(response: &OldResponse) -> ExpiredAs {
         Some(_) => ExpiredAs::Submitted,
         None => ExpiredAs::Saved,
     }
-}
-
-const fn midnight(day: NaiveDate) -> DateTime<Utc> {
-    day.and_time(NaiveTime::MIN).and_utc()
 }

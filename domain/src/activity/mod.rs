@@ -27,7 +27,7 @@ pub use occurrence::{
 };
 pub use read::NotAnActivity;
 pub use response::{
-    PartRejection, Response, ResponseCommand, ResponseEvent, kept_since, response_stream,
+    PartRejection, Response, ResponseCommand, ResponseEvent, kept_since, midnight, response_stream,
 };
 pub use shapes::{
     Activity, BookingMove, LeadBand, LeadScore, Payment, ReportMoment, ResponseReport,

@@ -38,6 +38,12 @@ pub fn kept_since(now: DateTime<Utc>, keep_days: u32) -> NaiveDate {
     today.checked_sub_days(Days::new(keep_days.into())).unwrap_or(NaiveDate::MIN)
 }
 
+/// The begin of this day, by UTC.
+#[must_use]
+pub const fn midnight(day: NaiveDate) -> DateTime<Utc> {
+    day.and_time(NaiveTime::MIN).and_utc()
+}
+
 /// Event of a response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -62,8 +68,8 @@ impl ResponseEvent {
     /// The event for responses that were last reported before this day.
     #[must_use]
     pub fn expired(kept_since: NaiveDate, response_ids: Vec<Uuid>) -> Self {
-        let midnight = kept_since.and_time(NaiveTime::MIN).and_utc();
-        Self::ResponsesExpired { reported_before: Timestamp::from(midnight), response_ids }
+        let reported_before = Timestamp::from(midnight(kept_since));
+        Self::ResponsesExpired { reported_before, response_ids }
     }
 }
 

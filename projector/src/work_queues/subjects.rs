@@ -34,6 +34,22 @@ pub struct SubjectRow {
     pub expired_as: Option<ExpiredAs>,
 }
 
+impl SubjectRow {
+    /// The row of a subject without links.
+    #[must_use]
+    pub const fn without_links(id: SubjectId) -> Self {
+        let (firm_id, subject_id) = id;
+        Self {
+            firm_id,
+            subject_id,
+            response_id: None,
+            form_id: None,
+            erased: false,
+            expired_as: None,
+        }
+    }
+}
+
 /// How a response stood when it expired (ruling 59).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, sqlx::Type)]
 #[sqlx(type_name = "text", rename_all = "lowercase")]
@@ -181,22 +197,25 @@ pub async fn drop_waiting(
     Ok(())
 }
 
-/// Returns the erased responses among these. Each is looked up by itself, because hardly any
-/// response is erased. A scan of the erased ones would get slow once there are many.
+/// SQL: the responses among `$1` and `$2` of which this holds. Each is looked up by itself, because
+/// hardly any response is erased. A scan of the erased ones would get slow once there are many.
+macro_rules! erased_where {
+    ($holds:literal) => {
+        concat!(
+            "select asked.* from unnest($1::uuid[], $2::uuid[]) as asked(firm_id, subject_id)
+              where (select true from subjects s
+                      where s.firm_id = asked.firm_id and s.subject_id = asked.subject_id and ",
+            $holds,
+            ")"
+        )
+    };
+}
+/// Returns the erased responses among these.
 pub async fn erased_among(
     connection: &mut PgConnection,
     responses: &[SubjectId],
 ) -> Result<Vec<SubjectId>, sqlx::Error> {
-    let (firm_ids, response_ids): (Vec<Uuid>, Vec<Uuid>) = responses.iter().copied().unzip();
-    sqlx::query_as(
-        "select asked.* from unnest($1::uuid[], $2::uuid[]) as asked(firm_id, subject_id)
-          where (select erased from subjects s
-                  where s.firm_id = asked.firm_id and s.subject_id = asked.subject_id and erased)",
-    )
-    .bind(firm_ids)
-    .bind(response_ids)
-    .fetch_all(connection)
-    .await
+    look_up(erased_where!("erased"), connection, responses).await
 }
 
 /// Returns the responses among these that are erased and have not expired. Nothing of theirs is
@@ -205,16 +224,16 @@ pub async fn erased_for_good(
     connection: &mut PgConnection,
     responses: &[SubjectId],
 ) -> Result<Vec<SubjectId>, sqlx::Error> {
+    look_up(erased_where!("erased and expired_as is null"), connection, responses).await
+}
+
+async fn look_up(
+    statement: &'static str,
+    connection: &mut PgConnection,
+    responses: &[SubjectId],
+) -> Result<Vec<SubjectId>, sqlx::Error> {
     let (firm_ids, response_ids): (Vec<Uuid>, Vec<Uuid>) = responses.iter().copied().unzip();
-    sqlx::query_as(
-        "select asked.* from unnest($1::uuid[], $2::uuid[]) as asked(firm_id, subject_id)
-          where (select erased and expired_as is null from subjects s
-                  where s.firm_id = asked.firm_id and s.subject_id = asked.subject_id)",
-    )
-    .bind(firm_ids)
-    .bind(response_ids)
-    .fetch_all(connection)
-    .await
+    sqlx::query_as(statement).bind(firm_ids).bind(response_ids).fetch_all(connection).await
 }
 
 /// Adds the condition that none of these responses is erased.
