@@ -1,5 +1,6 @@
-//! The tables of the proof must be plain tables. A view in the place of one can show a verifier
-//! other rows than everybody else, and a policy can hide rows from the verifier's login.
+//! The tables of the proof must be plain tables, or plain tables in ranges. A view in the place of
+//! one can show a verifier other rows than everybody else, and a policy can hide rows from the
+//! verifier's login.
 
 use sqlx::{FromRow, PgConnection};
 
@@ -63,11 +64,12 @@ fn bare_condition(policy: &str) -> String {
 }
 
 async fn catalog_rows(connection: &mut PgConnection) -> Result<Vec<CatalogRow>, sqlx::Error> {
+    // A range is a table of its own: the whole tree must be as plain as a table is.
     sqlx::query_as(
         "select c.relname::text as name,
-                c.relkind = 'r' and c.relpersistence = 'p' as is_plain,
-                exists (select from pg_rewrite where ev_class = c.oid) as has_rules,
-                exists (select from pg_inherits where c.oid in (inhparent, inhrelid))
+                tree.is_plain, tree.has_rules,
+                exists (select from pg_inherits
+                         where inhrelid = c.oid or inhparent = c.oid and c.relkind <> 'p')
                     as has_relatives,
                 array(select pg_get_expr(polqual, polrelid) from pg_policy
                        where polrelid = c.oid and polqual is not null
@@ -76,6 +78,14 @@ async fn catalog_rows(connection: &mut PgConnection) -> Result<Vec<CatalogRow>, 
                          where polrelid = c.oid and not polpermissive
                            and row_security_active(c.oid)) as restricts
            from pg_class c
+          cross join lateral (
+                select bool_and(part.relpersistence = 'p' and part.relkind in ('r', 'p'))
+                           as is_plain,
+                       bool_or(exists (select from pg_rewrite where ev_class = part.oid))
+                           as has_rules
+                  from pg_class part
+                 where part.oid = c.oid or part.oid in (
+                           select relid from pg_partition_tree(c.oid))) tree
           where c.relnamespace = 'public'::regnamespace and c.relname = any($1)",
     )
     .bind(PROOF_TABLES)

@@ -52,8 +52,7 @@ pub(crate) async fn insert_events(
             OnConflict::Skip => concat!(
                 "appended as (",
                 insert_sql!(""),
-                " on conflict (aggregate_type, aggregate_id, sequence) do nothing
-              returning position, ",
+                " on conflict do nothing returning position, ",
                 cursor_column!(),
                 ", aggregate_type, aggregate_id, sequence)"
             ),
@@ -87,16 +86,17 @@ pub(crate) async fn insert_at_once(
         insert_sql!("where (select holds from fresh)"),
         " returning position),
          positions as materialized (
-             select array_agg(position order by position) as all_of_them from appended)"
+             select array_agg(position order by position) as all_of_them,
+                    count(*) = $12 as are_all from appended)"
     );
-    columns.bind(writes.add_rows(events.len(), insert));
-    let confirmed = "all_of_them, confirm_append(all_of_them[1], (select holds from fresh))
+    let rows = writes.add_rows(events.len(), insert);
+    columns.bind(rows);
+    rows.bind(i64::try_from(events.len()).unwrap_or(i64::MAX));
+    let confirmed =
+        "all_of_them, confirm_append(all_of_them[1], are_all and (select holds from fresh))
                      from positions";
     let row = writes.fetch_confirmed(connection, confirmed).await?;
     let positions: Vec<i64> = row.try_get(0)?;
-    if positions.len() != events.len() {
-        return Err(sqlx::Error::RowNotFound.into());
-    }
     Ok(recorded_events(events, digests, positions.into_iter().map(Some).collect()))
 }
 
@@ -118,13 +118,14 @@ macro_rules! insert_sql {
 }
 use insert_sql;
 
-/// Returns each event's position if no event was left out. PostgreSQL returns the rows in the order
-/// of insertion, which is the order of the events.
-fn in_order(events: &[NewEvent], rows: &[PgRow]) -> Result<Vec<Option<i64>>, sqlx::Error> {
+/// Returns each event's position. The log leaves an event out whose place is taken, which is a
+/// conflict here. PostgreSQL returns the rows in the order of insertion, which is the order of the
+/// events.
+fn in_order(events: &[NewEvent], rows: &[PgRow]) -> Result<Vec<Option<i64>>, AppendError> {
     if rows.len() != events.len() {
-        return Err(sqlx::Error::RowNotFound);
+        return Err(AppendError::Conflict);
     }
-    rows.iter().map(|row| row.try_get(0).map(Some)).collect()
+    Ok(rows.iter().map(|row| row.try_get(0).map(Some)).collect::<Result<_, _>>()?)
 }
 
 /// Returns each event's position, found by stream and sequence. An event that was left out has

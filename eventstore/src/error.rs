@@ -50,12 +50,18 @@ impl From<sqlx::Error> for AppendError {
     fn from(error: sqlx::Error) -> Self {
         let conflict =
             error.as_database_error().is_some_and(|error| match error.code().as_deref() {
-                Some("23505") => error.constraint() == Some("events_pkey"),
+                Some("23505") => error.constraint().is_some_and(is_key_of_log),
                 Some("40001" | "40P01" | NOT_CONFIRMED) => true,
                 Some(_) | None => false,
             });
         if conflict { Self::Conflict } else { Self::Database(error) }
     }
+}
+
+/// Whether this is the key of the log, or of one of its ranges.
+fn is_key_of_log(constraint: &str) -> bool {
+    let range = constraint.strip_prefix("log_").and_then(|rest| rest.strip_suffix("_pkey"));
+    range.is_some() || constraint == "events_pkey"
 }
 
 impl From<TailError> for AppendError {

@@ -16,6 +16,7 @@
 //!   leads the pools of a process to a new one.
 //! - [`tail`] reads events in the order of the log, up to the fence. An event that this build
 //!   cannot read stops the reader.
+//! - [`ranges`] keeps the log in ranges of positions, and makes them ahead of its end.
 //! - [`related`] finds the cause and the effects of an event.
 //! - [`checkpoint`] keeps the position of each follower. One process at a time holds a checkpoint.
 //! - [`Nudge`] wakes workers after a commit, here and in other processes. A nudge may be lost, so
@@ -60,6 +61,7 @@ mod primary;
 pub mod progress;
 pub mod proof;
 mod pulse;
+pub mod ranges;
 pub mod related;
 mod remembered;
 mod repository;

@@ -15,6 +15,7 @@ use deliverer::upkeep::PurgeWorker;
 use deliverer::upkeep::ReplayWorker;
 use deliverer::{Dispatcher, SenderMembership};
 use eventstore::log_tail::LogTailCheck;
+use eventstore::ranges::LogRanges;
 use eventstore::worker::run_on;
 use eventstore::{Pulse, relay_nudges};
 use inviter::TakeOver;
@@ -111,6 +112,8 @@ fn spawn_projector(system: &System, stop: &CancellationToken, tasks: &mut JoinSe
     tasks.spawn(run_on(follower, store.nudge(), stop.clone()));
     let follower = Follower::new(store.clone(), system.fence.clone(), AuditLog);
     tasks.spawn(run_on(follower, store.nudge(), stop.clone()));
+    let ranges = LogRanges::new(store.clone(), store.nudge().new_formats().clone());
+    tasks.spawn(run_on(ranges, store.nudge(), stop.clone()));
     let seals = SealWorker::new(store.clone(), system.fence.clone());
     tasks.spawn(run_on(seals, store.nudge(), stop.clone()));
     if let Some(notary) = &system.notary {
@@ -202,6 +205,7 @@ mod tests {
             declared::<NoticeWorker>(),
             declared::<EpisodeTimer>(),
             declared::<LogTailCheck>(),
+            declared::<LogRanges>(),
         ];
         let expected = [
             ("deliveries", WakeOn::AnyEvent),
@@ -224,6 +228,7 @@ mod tests {
             ("notices", WakeOn::Timer),
             ("episodes", WakeOn::Timer),
             ("log_tail", WakeOn::Timer),
+            ("log_ranges", WakeOn::Timer),
         ];
         assert_eq!(workers, expected);
     }

@@ -8,6 +8,7 @@ mod log;
 mod newer;
 mod pair;
 mod proof;
+mod ranges;
 mod rebuild;
 mod rewrap;
 mod rotation;

@@ -34,16 +34,17 @@ const OF_NO_FIRM: [(&str, &str); 21] = [
 ];
 
 /// Tables with a firm's rows that do not name the firm, and how the firm would be known.
-const NAMELESS: [(&str, &str); 4] = [
+const NAMELESS: [(&str, &str); 5] = [
     ("key_calls", "by its key, which is read in the same statement"),
     ("lane_wakes", "by its lane, which is locked with it"),
     ("pauses", "operators hold a firm, a host or all: a few rows, copied to every node"),
+    ("places", "by the event at its position"),
     ("replay_items", "by its replay, which is locked with them"),
 ];
 
 /// Keys without the firm in them, on tables of firms' rows, and why no two firms meet in one. With
 /// `firm_id` put first each of them stays as unique as it is, but for those of [`ACROSS_FIRMS`].
-const WITHOUT_FIRM: [(&str, &str); 20] = [
+const WITHOUT_FIRM: [(&str, &str); 22] = [
     ("answers_pkey", "a delivery's id, made of its firm's"),
     ("bodies_pkey", "a random id"),
     ("hook_episodes_pkey", "a random id, the subscription's"),
@@ -52,11 +53,13 @@ const WITHOUT_FIRM: [(&str, &str); 20] = [
     ("key_calls_pkey", "a random id, the key's"),
     ("lane_wakes_pkey", "a number of its own, which nobody refers to"),
     ("lanes_pkey", "a subscription's random id, or made of the firm's and a host"),
+    ("log_traffic_0_pkey", "an occurrence's or a delivery's id, made of the firm's"),
     ("mails_pkey", "a random id"),
     ("notices_pkey", "made of a subscription's, a key's or a firm's random id"),
     ("open_invites_pkey", "a random id"),
     ("outbox_pkey", "made of the occurrence's id, which is made of the firm's"),
     ("pauses_pkey", "a random id"),
+    ("places_pkey", "an occurrence's or a delivery's id, made of the firm's"),
     ("portal_sessions_cookie_key", "the digest of a random cookie"),
     ("portal_sessions_pkey", "the digest of a random code"),
     ("replay_items_delivery_key", "the replay's random id"),
@@ -67,14 +70,15 @@ const WITHOUT_FIRM: [(&str, &str); 20] = [
 ];
 
 /// Keys that decide between firms: they hold within a cell, and would not fit a distributed table.
-const ACROSS_FIRMS: [(&str, &str); 4] = [
+const ACROSS_FIRMS: [(&str, &str); 5] = [
     ("audit_log_position_key", "places in the one log"),
+    ("key_auth_sha256_key", "who calls is looked up before it is known whose key it is"),
     (
-        "events_pkey",
+        "log_state_pkey",
         "a form's stream is named by the product: two firms cannot have one of the same id",
     ),
-    ("events_position_key", "the one log's order, which all followers go by"),
-    ("key_auth_sha256_key", "who calls is looked up before it is known whose key it is"),
+    ("log_state_position_key", "the one log's order, which all followers go by"),
+    ("log_traffic_0_position_key", "the same order"),
 ];
 
 /// Each table, and whether its rows name their firm.
@@ -92,7 +96,8 @@ async fn tables(pool: &PgPool) -> BTreeMap<String, bool> {
     .collect()
 }
 
-/// Every unique index of a table, and whether the firm is in it.
+/// Every unique index of a table, and whether the firm is in it. The first range of the log stands
+/// for all of them.
 async fn keys(pool: &PgPool) -> Vec<(String, String, bool)> {
     sqlx::query_as(
         "select t.relname::text, i.relname::text,
@@ -102,7 +107,8 @@ async fn keys(pool: &PgPool) -> Vec<(String, String, bool)> {
            from pg_index x
            join pg_class t on t.oid = x.indrelid
            join pg_class i on i.oid = x.indexrelid
-          where t.relnamespace = 'public'::regnamespace and x.indisunique
+          where (t.relnamespace = 'public'::regnamespace
+                 or t.relname in ('log_state', 'log_traffic_0')) and x.indisunique
           order by 2",
     )
     .fetch_all(pool)

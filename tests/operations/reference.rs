@@ -15,10 +15,11 @@ fn tables() -> Vec<String> {
             let text = fs::read_to_string(entry.unwrap().path()).unwrap().to_lowercase();
             let text = text.replace("create unlogged table ", "create table ");
             let after = text.split("create table ").skip(1);
-            // Ranges have computed names.
-            let after = after.filter(|rest| !rest.starts_with('%'));
+            // Most ranges have computed names.
+            let after = after.filter(|rest| !rest.starts_with(['%', '$']));
+            let after = after.filter(|rest| !rest.starts_with("ranges."));
             names.extend(after.map(|rest| {
-                let rest = rest.trim_start_matches("if not exists ");
+                let rest = rest.trim_start_matches("if not exists ").trim_start_matches("public.");
                 rest.chars().take_while(|it| it.is_alphanumeric() || *it == '_').collect()
             }));
         }

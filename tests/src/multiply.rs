@@ -67,6 +67,7 @@ const RANGES: &str = "
 /// Everything there is has been followed, and the log goes on after it, with a block of seals.
 const SETTLED: &str = "
     select setval('events_position_seq', 1024 * 200000);
+    select make_log_range((1024 * 200000) >> 24);
     update checkpoints set position = 1024 * 200000";
 
 fn columns() -> String {

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, ensure};
 use chrono::{DateTime, NaiveDate, NaiveTime, Utc};
+use eventstore::ranges::make_next_ranges;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{ConnectOptions, Connection, Executor, FromRow};
 use tokio::io::AsyncRead;
@@ -26,6 +27,12 @@ pub(super) async fn load_rows(
     let mut transaction = connection.begin().await?;
     let schema = LoadedSchema::read(&mut transaction).await?;
     transaction.execute(DROP_RANGE_KEYS).await?;
+    let log_has_ranges = schema.in_ranges.contains(LOG);
+    if log_has_ranges {
+        transaction.execute(DROP_LOG_KEYS).await?;
+        // The dump has the places, also those whose events have left.
+        transaction.execute("alter table ranges.log_traffic disable trigger take_place").await?;
+    }
     for index in &schema.indexes {
         transaction.execute(index.drop.as_str()).await?;
     }
@@ -34,13 +41,21 @@ pub(super) async fn load_rows(
     let taken = taken?;
     ended?;
     // A table in ranges has no rows of its own.
-    let is_in_ranges = |table: &str| schema.has_ranges && table == HISTORY;
-    let mut expected = schema.tables.keys().filter(|table| !is_in_ranges(table));
+    let mut expected = schema.tables.keys().filter(|table| !schema.in_ranges.contains(*table));
     let missing = expected.find(|table| !taken.tables.contains(*table));
     ensure!(missing.is_none(), "the dump lacks the table {}", missing.map_or("", |name| name));
     transaction.execute(MAKE_RANGE_KEYS).await?;
     for index in &schema.indexes {
         transaction.execute(index.make.as_str()).await.with_context(|| index.make.clone())?;
+    }
+    if log_has_ranges {
+        make_next_ranges(&mut transaction).await?;
+        transaction.execute(MAKE_LOG_KEYS).await?;
+        transaction.execute("alter table ranges.log_traffic enable trigger take_place").await?;
+        let came_without = [LOG, "ranges.events_before"];
+        if came_without.iter().any(|table| taken.tables.contains(*table)) {
+            transaction.execute(TAKE_PLACES).await?;
+        }
     }
     transaction.commit().await?;
     // A plan without statistics is one for empty tables.
@@ -68,8 +83,8 @@ async fn take_parts(
         match part {
             ScriptPart::Rows(rows) if rows.table == MIGRATIONS => {}
             ScriptPart::Rows(rows) => {
-                let range = HistoryRange::parse_table(&rows.table);
-                let whole = range.map_or(rows.table.as_str(), |_| HISTORY);
+                let range = schema.loaded_range(&rows.table);
+                let whole = range.map_or(rows.table.as_str(), |range| range.table());
                 let Some(known) = schema.tables.get(whole) else {
                     taken.unknown.push(rows.table);
                     continue;
@@ -96,27 +111,48 @@ async fn take_parts(
 /// The beginning of the names of ranges.
 const RANGES: &str = "ranges.";
 
-/// The table that is in ranges.
+/// The tables that are in ranges.
 const HISTORY: &str = "public.deliveries";
+const LOG: &str = "public.events";
 
-/// A range of history.
+/// A range of history or of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum HistoryRange {
-    /// The table as it was before there were ranges.
-    Before,
-    /// The month that begins on this day.
-    Month(NaiveDate),
+enum LoadedRange {
+    /// History as it was before there were ranges.
+    HistoryBefore,
+    /// The month of history that begins on this day.
+    HistoryMonth(NaiveDate),
+    /// The log as it was before there were ranges.
+    LogBefore,
+    /// The events of the log that stay for good.
+    LogState,
+    /// The range of the log with this number.
+    LogTraffic(i64),
 }
 
-impl HistoryRange {
-    /// Reads `ranges.deliveries_before` and `ranges.deliveries_2026_11`.
+impl LoadedRange {
+    /// Reads names such as `ranges.deliveries_2026_11` and `ranges.log_traffic_3`.
     fn parse_table(table: &str) -> Option<Self> {
-        let name = table.strip_prefix(RANGES)?.strip_prefix("deliveries_")?;
-        if name == "before" {
-            return Some(Self::Before);
+        let name = table.strip_prefix(RANGES)?;
+        if let Some(number) = name.strip_prefix("log_traffic_") {
+            return number.parse().ok().filter(|number| *number >= 0).map(Self::LogTraffic);
         }
-        let (year, month) = name.split_once('_')?;
-        NaiveDate::from_ymd_opt(year.parse().ok()?, month.parse().ok()?, 1).map(Self::Month)
+        match name {
+            "log_state" => return Some(Self::LogState),
+            "events_before" => return Some(Self::LogBefore),
+            "deliveries_before" => return Some(Self::HistoryBefore),
+            _ => {}
+        }
+        let (year, month) = name.strip_prefix("deliveries_")?.split_once('_')?;
+        NaiveDate::from_ymd_opt(year.parse().ok()?, month.parse().ok()?, 1).map(Self::HistoryMonth)
+    }
+
+    /// The table that the range is part of.
+    const fn table(self) -> &'static str {
+        match self {
+            Self::HistoryBefore | Self::HistoryMonth(_) => HISTORY,
+            Self::LogBefore | Self::LogState | Self::LogTraffic(_) => LOG,
+        }
     }
 
     /// Copies the rows of the range into ranges of the schema.
@@ -127,17 +163,31 @@ impl HistoryRange {
         script: &mut DumpScript<R>,
     ) -> anyhow::Result<()> {
         match self {
-            Self::Month(first_day) => {
+            Self::HistoryMonth(first_day) => {
                 let month = first_day.and_time(NaiveTime::MIN).and_utc();
                 make_months(connection, vec![month]).await?;
                 copy_rows(connection, HISTORY, columns, script).await
             }
-            Self::Before => {
+            Self::HistoryBefore => {
                 connection.execute(MAKE_BEFORE).await?;
                 copy_rows(connection, BEFORE, columns, script).await?;
                 let months = sqlx::query_scalar(MONTHS_BEFORE).fetch_all(&mut *connection).await?;
                 make_months(connection, months).await?;
                 connection.execute(MOVE_BEFORE).await?;
+                Ok(())
+            }
+            Self::LogState => copy_rows(connection, LOG, columns, script).await,
+            Self::LogTraffic(number) => {
+                make_log_ranges(connection, vec![number]).await?;
+                copy_rows(connection, LOG, columns, script).await
+            }
+            Self::LogBefore => {
+                connection.execute(MAKE_LOG_BEFORE).await?;
+                copy_rows(connection, LOG_BEFORE, columns, script).await?;
+                let numbers =
+                    sqlx::query_scalar(NUMBERS_BEFORE).fetch_all(&mut *connection).await?;
+                make_log_ranges(connection, numbers).await?;
+                connection.execute(MOVE_LOG_BEFORE).await?;
                 Ok(())
             }
         }
@@ -165,6 +215,66 @@ const MONTHS_BEFORE: &str =
 const MOVE_BEFORE: &str = "
     insert into public.deliveries select * from pg_temp.deliveries_before;
     drop table pg_temp.deliveries_before";
+
+/// Makes the ranges of the log with these numbers, without their keys.
+async fn make_log_ranges(
+    connection: &mut PgConnection,
+    numbers: Vec<i64>,
+) -> Result<(), sqlx::Error> {
+    let make = "select public.make_log_range(number) from unnest($1::bigint[]) as number";
+    sqlx::query(make).bind(numbers).execute(&mut *connection).await?;
+    connection.execute(DROP_LOG_KEYS).await?;
+    Ok(())
+}
+
+/// Events of before the log had ranges. A restore puts them into ranges of their positions.
+const LOG_BEFORE: &str = "pg_temp.events_before";
+const MAKE_LOG_BEFORE: &str =
+    "create temporary table events_before (like public.events including defaults)";
+const NUMBERS_BEFORE: &str = "select distinct position >> 24 from pg_temp.events_before";
+const MOVE_LOG_BEFORE: &str = "
+    insert into public.events overriding system value
+    select * from pg_temp.events_before order by position;
+    drop table pg_temp.events_before";
+
+/// The places of events that came without them.
+const TAKE_PLACES: &str = "
+    insert into public.places (id, position)
+    select aggregate_id::uuid, position from public.events
+     where sequence = 1
+       and (aggregate_type = 'Occurrence'
+            or aggregate_type = 'Delivery'
+               and event_type in ('DeliveryQueued', 'DeliveryReissued'))
+        on conflict do nothing";
+
+const DROP_LOG_KEYS: &str = "
+    do $$
+    declare leaf regclass;
+    begin
+        for leaf in
+            select relid from pg_partition_tree('ranges.log_kinds') where isleaf
+        loop
+            execute format('alter table %s drop constraint if exists %I,
+                                           drop constraint if exists %I', leaf,
+                           split_part(leaf::text, '.', 2) || '_pkey',
+                           split_part(leaf::text, '.', 2) || '_position_key');
+        end loop;
+    end $$";
+const MAKE_LOG_KEYS: &str = "
+    do $$
+    declare leaf regclass;
+    begin
+        for leaf in
+            select relid from pg_partition_tree('ranges.log_kinds')
+             where isleaf and not exists (select from pg_index where indrelid = relid and indisprimary)
+        loop
+            execute format('alter table %s add constraint %I
+                                               primary key (aggregate_type, aggregate_id, sequence),
+                                           add constraint %I unique (position)', leaf,
+                           split_part(leaf::text, '.', 2) || '_pkey',
+                           split_part(leaf::text, '.', 2) || '_position_key');
+        end loop;
+    end $$";
 
 const DROP_RANGE_KEYS: &str = "
     do $$
@@ -229,8 +339,8 @@ struct LoadedSchema {
     tables: BTreeMap<String, BTreeSet<String>>,
     sequences: BTreeSet<String>,
     indexes: Vec<TableIndex>,
-    /// Whether history is in ranges, as it is since the migration 0052.
-    has_ranges: bool,
+    /// The tables in ranges: history since the migration 0052, the log since 0058.
+    in_ranges: BTreeSet<String>,
 }
 
 /// The statements that drop an index, and make it again with its constraint.
@@ -262,10 +372,22 @@ impl LoadedSchema {
         .fetch_all(&mut *connection)
         .await?;
         let sequences = sequences.into_iter().collect();
-        let has_ranges = sqlx::query_scalar("select to_regnamespace('ranges') is not null")
-            .fetch_one(&mut *connection)
-            .await?;
-        Ok(Self { tables, sequences, indexes: read_indexes(connection).await?, has_ranges })
+        let in_ranges: Vec<String> = sqlx::query_scalar(
+            "select 'public.' || relname from pg_class
+              where relnamespace = 'public'::regnamespace and relkind = 'p'",
+        )
+        .fetch_all(&mut *connection)
+        .await?;
+        let in_ranges = in_ranges.into_iter().collect();
+        Ok(Self { tables, sequences, indexes: read_indexes(connection).await?, in_ranges })
+    }
+
+    /// The range that a table of the dump was. A log can be in ranges here, and none in the dump.
+    fn loaded_range(&self, table: &str) -> Option<LoadedRange> {
+        if table == LOG && self.in_ranges.contains(LOG) {
+            return Some(LoadedRange::LogBefore);
+        }
+        LoadedRange::parse_table(table)
     }
 }
 
@@ -301,10 +423,15 @@ mod tests {
 
     /// A dump that went through other hands can have any name.
     #[test]
-    fn only_ranges_of_history_are_loaded() {
-        let november = NaiveDate::from_ymd_opt(2026, 11, 1).map(HistoryRange::Month);
+    fn only_known_ranges_are_loaded() {
+        let november = NaiveDate::from_ymd_opt(2026, 11, 1).map(LoadedRange::HistoryMonth);
         for (table, range) in [
-            ("ranges.deliveries_before", Some(HistoryRange::Before)),
+            ("ranges.log_state", Some(LoadedRange::LogState)),
+            ("ranges.log_traffic_12", Some(LoadedRange::LogTraffic(12))),
+            ("ranges.log_traffic_-1", None),
+            ("ranges.log_traffic_x", None),
+            ("ranges.events_before", Some(LoadedRange::LogBefore)),
+            ("ranges.deliveries_before", Some(LoadedRange::HistoryBefore)),
             ("ranges.deliveries_2026_11", november),
             ("ranges.deliveries_2026_13", None),
             ("ranges.deliveries_2026_11_x", None),
@@ -312,7 +439,7 @@ mod tests {
             ("public.deliveries_2026_11", None),
             ("public.deliveries", None),
         ] {
-            assert_eq!(HistoryRange::parse_table(table), range, "{table}");
+            assert_eq!(LoadedRange::parse_table(table), range, "{table}");
         }
     }
 }

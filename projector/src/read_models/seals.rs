@@ -13,6 +13,10 @@ use sqlx::{FromRow, PgConnection};
 /// The number of blocks sealed at once. It keeps a transaction well under 100 ms.
 pub(crate) const BLOCKS_PER_STEP: i64 = 8;
 
+/// The number of empty blocks sealed at once. The positions of the log have a gap of thousands of
+/// blocks where it was laid out in ranges.
+const EMPTY_BLOCKS_PER_STEP: i64 = 4_096;
+
 /// The shortest time between two steps. Seals may be late.
 const STEP_INTERVAL_MIN: Duration = Duration::from_secs(3);
 
@@ -60,12 +64,23 @@ impl Worker for SealWorker {
             self.next_end = after + Seal::POSITIONS_PER_BLOCK;
             return Ok(idle);
         }
-        let through = after + blocks * Seal::POSITIONS_PER_BLOCK;
+        let last_block = after + blocks * Seal::POSITIONS_PER_BLOCK;
+        let through = match proof::next_position(&mut transaction, after).await? {
+            Some(next) if next <= last_block => last_block,
+            next => end_of_gap(after, next.map_or(look.settled, |next| look.settled.min(next - 1))),
+        };
         seal_between(&mut transaction, after, through).await?;
         checkpoint::move_to(&mut transaction, Self::NAME, through).await?;
         transaction.commit().await?;
         Ok(NextStep::Busy)
     }
+}
+
+/// The end of the last empty block that one step seals. No event is above `after` and at or below
+/// `through`.
+fn end_of_gap(after: i64, through: i64) -> i64 {
+    let blocks = ((through - after) / Seal::POSITIONS_PER_BLOCK).min(EMPTY_BLOCKS_PER_STEP);
+    after + blocks * Seal::POSITIONS_PER_BLOCK
 }
 
 /// Seals the blocks whose positions are above `after`, up to `through`. Both are ends of blocks.
@@ -207,6 +222,14 @@ pub async fn count_above(connection: &mut PgConnection, position: i64) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_gap_is_sealed_in_few_steps() {
+        let block = Seal::POSITIONS_PER_BLOCK;
+        assert_eq!(end_of_gap(block, 3 * block - 1), 2 * block, "the event ends the third block");
+        assert_eq!(end_of_gap(block, 3 * block), 3 * block);
+        assert_eq!(end_of_gap(0, i64::MAX), EMPTY_BLOCKS_PER_STEP * block);
+    }
 
     /// Each seal follows the one before.
     #[test]

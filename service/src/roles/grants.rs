@@ -32,6 +32,7 @@ const ALL: &str = "select, insert, update, delete";
 pub(super) const MAIN_GRANTS: &[TableGrants] = &[
     // The log and its proof. No group changes an entry.
     ("events", [APPEND, APPEND, APPEND, READ]),
+    ("places", [ADD, ADD, ADD, READ]),
     ("audit_log", [READ, ADD, NO, READ]),
     ("audit_heads", [READ, WRITE, NO, READ]),
     ("seals", [READ, ADD, NO, READ]),
@@ -103,21 +104,30 @@ pub(super) const MAIN_GRANTS: &[TableGrants] = &[
 pub(super) const SERVICE_GRANTS: &[(&str, &str)] = &[("tokens", "insert, update")];
 
 /// Our functions. Those with their owner's rights are for the doors alone, which ask them for a
-/// key's owner, but for [`MAKES_RANGES`].
-pub(super) const KNOWN_FUNCTIONS: [&str; 9] = [
+/// key's owner, but for those that [`MAKE_RANGES`].
+pub(super) const KNOWN_FUNCTIONS: [&str; 14] = [
     "admit_keys(bytea[], timestamp with time zone, integer, double precision)",
     "audit_refuse_change()",
     "authenticate_keys(bytea[], timestamp with time zone, integer, double precision)",
     "confirm_append(bigint, boolean)",
     "events_draw_xid()",
     "events_refuse_change()",
+    "finish_log_range(regclass)",
     "has_left_window(timestamp with time zone, timestamp with time zone, double precision)",
     "hooks_of_key(uuid, uuid)",
-    MAKES_RANGES,
+    MAKE_RANGES[0],
+    MAKE_RANGES[1],
+    MAKE_RANGES[2],
+    "refuse_taken()",
+    "take_place()",
 ];
 
-/// The function that makes ranges of history, for the projector alone.
-pub(super) const MAKES_RANGES: &str = "make_history_range(regclass, timestamp with time zone)";
+/// The functions that make ranges of the log and of history, for the projector alone.
+pub(super) const MAKE_RANGES: [&str; 3] = [
+    "lay_out_log()",
+    "make_history_range(regclass, timestamp with time zone)",
+    "make_log_range(bigint)",
+];
 
 /// Grants of the keyring. The first process writes the check value of the keys.
 pub(super) const KEYRING_GRANTS: &[TableGrants] = &[

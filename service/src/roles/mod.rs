@@ -14,7 +14,7 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor, PgConnection};
 
 use grants::{
-    GROUPS, KEYRING_GRANTS, KNOWN_FUNCTIONS, MAIN_GRANTS, MAKES_RANGES, SERVICE_GRANTS, TableGrants,
+    GROUPS, KEYRING_GRANTS, KNOWN_FUNCTIONS, MAIN_GRANTS, MAKE_RANGES, SERVICE_GRANTS, TableGrants,
 };
 
 /// The name of a table of the main database, if this build knows the table.
@@ -163,7 +163,7 @@ async fn give_to_owner(
           union all
          select format('alter table ranges.%I owner to %I', relname, $1)
            from pg_class
-          where relnamespace = to_regnamespace('ranges') and relkind = 'r'
+          where relnamespace = to_regnamespace('ranges') and relkind in ('r', 'p')
             and relowner <> $1::regrole
           union all
          select format('alter table public.%I owner to %I', relname, $1)
@@ -222,17 +222,17 @@ async fn grant_rights(
 }
 
 /// Grants functions with the owner's rights to the group that needs them. Only the doors ask for a
-/// key's owner, and only the projector makes ranges of history.
+/// key's owner, and only the projector makes ranges.
 async fn grant_functions(connection: &mut PgConnection, prefix: &str) -> anyhow::Result<()> {
     let functions: Vec<(String, bool)> = sqlx::query_as(
         "select oid::regprocedure::text,
-                format('%s(%s)', proname, oidvectortypes(proargtypes)) = $2
+                format('%s(%s)', proname, oidvectortypes(proargtypes)) = any ($2)
            from pg_proc
           where pronamespace = 'public'::regnamespace and prosecdef
             and format('%s(%s)', proname, oidvectortypes(proargtypes)) = any ($1)",
     )
     .bind(KNOWN_FUNCTIONS)
-    .bind(MAKES_RANGES)
+    .bind(MAKE_RANGES)
     .fetch_all(&mut *connection)
     .await?;
     for (function, makes_ranges) in functions {

@@ -82,9 +82,13 @@ fn rewritten(change: &str, which: &str) -> Vec<String> {
     vec![format!("update events set {change} where {which}"), DIGEST_AGAIN.to_owned()]
 }
 
+/// A range for positions that have none.
+const RANGE_OF_ALL: &str = "create table ranges.forged partition of ranges.log_traffic default";
+
 fn at(position: &str) -> Vec<String> {
     vec![
         "alter table events drop constraint events_position_check".to_owned(),
+        RANGE_OF_ALL.to_owned(),
         FORGED_EVENT.replace("POSITION", position),
         format!("{DIGEST_AGAIN} where position = {position}"),
     ]
@@ -119,13 +123,14 @@ async fn found(statements: Vec<String>, code: i32, says: &str) -> String {
     "event at position 9223372036854775807: no transaction has drawn its position"
 )]
 #[case::at_a_position_that_is_taken(
-    [plain(&["alter table events drop constraint events_position_key"]), at("700")].concat(),
+    [plain(&["alter table ranges.log_traffic_0 drop constraint log_traffic_0_position_key"]), at("700")].concat(),
     "position 700"
 )]
 #[case::without_a_position(
     plain(&[
         "update pg_attribute set attnotnull = false
           where attrelid = 'events'::regclass and attname = 'position'",
+        "create table ranges.forged partition of events default",
         &FORGED_EVENT.replace("POSITION", "null"),
     ]),
     "table events: it has 1109 rows, and 1108 of them have a position"
@@ -399,7 +404,7 @@ async fn an_index_hides_no_forged_key(#[case] statement: &str, #[case] says: &st
     "the seals are 1 blocks behind"
 )]
 #[case::an_event_far_above_the_end_with_the_sequence(
-    &["select setval('events_position_seq', 9000000000000000000)",
+    &[RANGE_OF_ALL, "select setval('events_position_seq', 9000000000000000000)",
       "insert into events overriding system value
           select 9000000000000000000, aggregate_type, gen_random_uuid()::text, 1, event_type,
                  event_version, payload, metadata, firm_id, recorded_at, digest
@@ -507,7 +512,8 @@ async fn no_checkpoint_signs_a_forged_head(#[case] forged: &str) {
     "table events: it is no plain table"
 )]
 #[case::an_event_far_above_the_end(
-    "insert into events overriding system value
+    "create table ranges.forged partition of ranges.log_traffic default;
+     insert into events overriding system value
         select 9000000000000000000, aggregate_type, gen_random_uuid()::text, 1, event_type,
                event_version, payload, metadata, firm_id, recorded_at, digest
           from events where position = 500;
@@ -515,7 +521,8 @@ async fn no_checkpoint_signs_a_forged_head(#[case] forged: &str) {
     "event at position 9000000000000000000: no transaction has drawn its position"
 )]
 #[case::an_event_far_above_the_end_with_the_sequence(
-    "insert into events overriding system value
+    "create table ranges.forged partition of ranges.log_traffic default;
+     insert into events overriding system value
         select 9000000000000000000, aggregate_type, gen_random_uuid()::text, 1, event_type,
                event_version, payload, metadata, firm_id, recorded_at, digest
           from events where position = 500;
