@@ -10,7 +10,7 @@ use sqlx::PgPool;
 use telemetry::metrics::ARCHIVE_AGE;
 use tokio_util::sync::CancellationToken;
 
-use crate::archive::{ArchiveFolder, ArchiveStep, SEGMENT_AGE_MIN, SegmentWriter};
+use crate::archive::{ArchiveStep, LogArchive, SEGMENT_AGE_MIN, SegmentWriter};
 use crate::error::AuditError;
 use crate::notary::Notary;
 
@@ -23,7 +23,7 @@ const RETRY_SECONDS: i64 = 600;
 /// The worker of an archive. Of several workers on one database, one archives at a time. Without
 /// the key that signs it does nothing.
 pub struct Archiver {
-    archive: ArchiveFolder,
+    archive: LogArchive,
     notary: Notary,
     pool: PgPool,
     clock: Clock,
@@ -47,7 +47,7 @@ impl Archiver {
     /// A worker for this archive, this database and this clock, until the process stops.
     #[must_use]
     pub const fn new(
-        archive: ArchiveFolder,
+        archive: LogArchive,
         notary: Notary,
         pool: PgPool,
         clock: Clock,
@@ -143,7 +143,7 @@ mod tests {
             checkpoints: crate::CheckpointFolder::in_folder(folder.clone()),
         };
         let pool = PgPool::connect_lazy("postgres://localhost/none").unwrap();
-        let archive = ArchiveFolder::in_folder(folder);
+        let archive = LogArchive::in_folder(folder);
         let clock = Clock::standing_at(begin);
         let mut worker = Archiver::new(archive, notary, pool, clock, CancellationToken::new());
         let later = |hours| Timestamp::from(begin.get() + TimeDelta::hours(hours));

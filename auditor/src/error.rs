@@ -82,8 +82,8 @@ pub enum AuditError {
     NoKey,
     /// A segment is due, and the archive has none. An unmounted directory looks like that.
     #[error(
-        "the archive has no segment yet: is its directory mounted? `firmforms archive write` \
-         writes the first one"
+        "the archive has no segment yet: is its directory mounted, or its bucket the right one? \
+         `firmforms archive write` writes the first one"
     )]
     NotBegun,
     /// The process is to end, so the copy of a segment was given up.

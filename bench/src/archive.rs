@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use anyhow::ensure;
-use auditor::archive::{ArchiveFolder, ArchiveStep, SegmentWriter, VerifiedPart, verify};
+use auditor::archive::{ArchiveStep, LogArchive, SegmentWriter, VerifiedPart, verify};
 use auditor::{CheckpointFolder, KeyFolder, Notary};
 use chrono::TimeDelta;
 use clap::Args;
@@ -68,7 +68,7 @@ pub(crate) async fn run(command: &Archive) -> anyhow::Result<()> {
         checkpoints: CheckpointFolder::in_folder(folder.join("checkpoints")),
     };
     notary.take_checkpoint(world.pool(), &SystemEntropy, world.clock.now()).await?;
-    let archive = ArchiveFolder::in_folder(folder.join("archive"));
+    let archive = LogArchive::in_folder(folder.join("archive"));
     let writer = SegmentWriter::new(world.pool(), &archive, &notary);
     // A segment is archived once it is a day old.
     let later = Timestamp::from(world.clock.now().get() + TimeDelta::days(2));

@@ -8,8 +8,8 @@ use std::time::Instant;
 use anyhow::{Context, anyhow, bail};
 use auditor::PublicKey;
 use auditor::archive::{
-    self, ArchiveFilter, ArchiveFolder, ArchiveReader, ArchiveReport, ArchiveStep, ArchivedEvent,
-    SegmentWriter, VerifiedPart,
+    self, ArchiveFilter, ArchiveReader, ArchiveReport, ArchiveStep, ArchivedEvent, SegmentWriter,
+    VerifiedPart,
 };
 use clap::{Args, Subcommand};
 use domain::audit::{AuditPeriod, SegmentManifest};
@@ -27,7 +27,7 @@ use crate::output::{
     self, Column, ListTable, OutputArgs, RecordView, ReportArgs, Tone, print_json, print_note,
 };
 use crate::progress::Progress;
-use crate::shared_args::archive_folder;
+use crate::shared_args::{ArchivePlace, archive_place};
 
 /// The command could not be finished.
 const EXIT_FAILED: u8 = 2;
@@ -84,9 +84,9 @@ pub(crate) enum ArchiveCommand {
 /// The place of the archive.
 #[derive(Debug, Args)]
 pub(crate) struct ArchivePlaceArgs {
-    /// The archive: a directory, or `file://` and its path.
-    #[arg(long, env = "FIRMFORMS_ARCHIVE_URL", value_parser = archive_folder)]
-    archive_url: PathBuf,
+    /// The archive: a directory, `file://` and its path, or `s3://bucket/prefix`.
+    #[arg(long, env = "FIRMFORMS_ARCHIVE_URL", value_parser = archive_place)]
+    archive_url: ArchivePlace,
 }
 
 #[derive(Debug, Args)]
@@ -179,7 +179,7 @@ pub(crate) async fn run(storage: &StorageSettings, command: ArchiveCommand) -> E
 async fn write(storage: &StorageSettings, asked: &ArchiveWriteArgs) -> anyhow::Result<ExitCode> {
     let database = MainDatabase::open_from(storage).await?;
     let notary = storage.signing_notary()?;
-    let archive = asked.place.folder();
+    let archive = asked.place.archive_url.open()?;
     let writer = SegmentWriter::new(&database.pool, &archive, &notary);
     let clock = Clock::of_database(&database.pool).await?;
     let mut segments = Vec::new();
@@ -228,7 +228,7 @@ async fn show_status(
     asked: &ArchiveStatusArgs,
 ) -> anyhow::Result<ExitCode> {
     let database = MainDatabase::open_from(storage).await?;
-    let archive = asked.place.folder();
+    let archive = asked.place.archive_url.open()?;
     let notary = storage.notary();
     let writer = SegmentWriter::new(&database.pool, &archive, &notary);
     let standing = writer.standing().await;
@@ -249,17 +249,18 @@ async fn show_status(
 }
 
 fn verify(storage: &StorageSettings, asked: &ArchiveVerifyArgs) -> anyhow::Result<ExitCode> {
+    let archive = asked.place.archive_url.open()?;
     let trusted = asked.keys.read(storage)?;
     let part = asked.segment.map_or(VerifiedPart::All, VerifiedPart::Segment);
     let progress = Progress::new("events", asked.json.into());
     let began = Instant::now();
-    let verified = archive::verify(&asked.place.folder(), &trusted, part, |done, all| {
+    let verified = archive::verify(&archive, &trusted, part, |done, all| {
         progress.advance_to(done, all);
     });
     progress.finish();
     let report = verified?;
     if report.segments == 0 {
-        bail!("{}: no segment is archived here", asked.place.archive_url.display());
+        bail!("{}: no segment is archived here", asked.place.archive_url);
     }
     if asked.json.json {
         print_json(&report_json(&report));
@@ -292,7 +293,7 @@ fn report_json(report: &ArchiveReport) -> Value {
 }
 
 fn show_stream(storage: &StorageSettings, asked: &ArchiveShowArgs) -> anyhow::Result<ExitCode> {
-    let reader = ArchiveReader::open(asked.place.folder(), &asked.keys.read(storage)?)?;
+    let reader = ArchiveReader::open(asked.place.archive_url.open()?, &asked.keys.read(storage)?)?;
     let text = asked.id.trim();
     let id = Uuid::try_parse(text).map_or_else(|_| text.to_owned(), |id| id.to_string());
     let events = reader.find_stream(&id)?;
@@ -300,7 +301,7 @@ fn show_stream(storage: &StorageSettings, asked: &ArchiveShowArgs) -> anyhow::Re
 }
 
 fn find(storage: &StorageSettings, asked: &ArchiveFindArgs) -> anyhow::Result<ExitCode> {
-    let reader = ArchiveReader::open(asked.place.folder(), &asked.keys.read(storage)?)?;
+    let reader = ArchiveReader::open(asked.place.archive_url.open()?, &asked.keys.read(storage)?)?;
     let now = Timestamp::new(output::current_time());
     let AuditPeriod { since, until } = asked.time.period(now)?;
     let event_types = asked.event_type.clone();
@@ -337,12 +338,6 @@ fn print_events(how: OutputArgs, events: &[ArchivedEvent]) -> anyhow::Result<Exi
     Ok(ExitCode::SUCCESS)
 }
 
-impl ArchivePlaceArgs {
-    fn folder(&self) -> ArchiveFolder {
-        ArchiveFolder::in_folder(self.archive_url.clone())
-    }
-}
-
 impl TrustedKeysArgs {
     /// The trusted keys. A signature proves nothing without one.
     fn read(&self, storage: &StorageSettings) -> anyhow::Result<Vec<PublicKey>> {
@@ -356,19 +351,5 @@ impl TrustedKeysArgs {
             );
         }
         Ok(trusted)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_archive_is_a_directory() {
-        assert_eq!(archive_folder("/var/archive"), Ok(PathBuf::from("/var/archive")));
-        assert_eq!(archive_folder("file:///var/archive"), Ok(PathBuf::from("/var/archive")));
-        for refused in ["", "file://", "file://relative", "s3://bucket", "https://example.com/a"] {
-            assert!(archive_folder(refused).is_err(), "{refused}");
-        }
     }
 }

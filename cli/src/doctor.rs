@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use auditor::AuditError;
-use auditor::archive::{ArchiveFolder, SegmentWriter};
+use auditor::archive::SegmentWriter;
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::Args;
 use deliverer::inspect::checkup as queue;
@@ -35,7 +35,7 @@ use self::servers::{KEYRING_CHECKS, MAIN_CHECKS, ServerKind};
 use crate::databases::{KeyringPresence, require_main};
 use crate::operator;
 use crate::output::{Column, ListTable, ReportArgs};
-use crate::shared_args::{ResponseRetentionArgs, archive_folder};
+use crate::shared_args::{ArchivePlace, ResponseRetentionArgs, archive_place};
 
 const FINDINGS: ListTable = ListTable::new(
     &[Column::state("verdict"), Column::id("check"), Column::prose("says"), Column::note("do")],
@@ -59,8 +59,8 @@ pub(crate) struct DoctorArgs {
     #[command(flatten)]
     responses: ResponseRetentionArgs,
     /// Compare this archive with the log.
-    #[arg(long, env = "FIRMFORMS_ARCHIVE_URL", value_parser = archive_folder)]
-    archive_url: Option<PathBuf>,
+    #[arg(long, env = "FIRMFORMS_ARCHIVE_URL", value_parser = archive_place)]
+    archive_url: Option<ArchivePlace>,
     #[command(flatten)]
     json: ReportArgs,
 }
@@ -77,8 +77,8 @@ pub(crate) async fn run(
     }
     let mut findings = check_all(storage, &mut databases).await.context(UNCHECKED)?;
     findings.push(Finding::response_retention(responses.keep_responses_days));
-    if let Some(folder) = archive_url {
-        findings.push(check_archive(storage, &databases, folder).await?);
+    if let Some(place) = archive_url {
+        findings.push(check_archive(storage, &databases, &place).await?);
     }
     let findings = Finding::mute_consequences(findings);
     databases.release_cluster().await?;
@@ -339,10 +339,10 @@ async fn check_backup(
 async fn check_archive(
     storage: &StorageSettings,
     databases: &Databases,
-    folder: PathBuf,
+    place: &ArchivePlace,
 ) -> anyhow::Result<Finding> {
+    let archive = place.open()?;
     let pool = connect(databases.main.options().clone(), 1);
-    let archive = ArchiveFolder::in_folder(folder);
     let notary = storage.notary();
     let writer = SegmentWriter::new(&pool, &archive, &notary);
     let standing = writer.standing().await;

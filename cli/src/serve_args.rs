@@ -12,7 +12,9 @@ use service::{InternalAddr, ProcessRole};
 
 use crate::collector::TelemetryArgs;
 use crate::provider::OidcArgs;
-use crate::shared_args::{DAYS_MAX, ResponseRetentionArgs, TargetArgs, archive_folder, switch};
+use crate::shared_args::{
+    ArchivePlace, DAYS_MAX, ResponseRetentionArgs, TargetArgs, archive_place, switch,
+};
 
 /// A count of connections or attempts. None at all would stop the service for good.
 fn count() -> RangedU64ValueParser<usize> {
@@ -178,9 +180,9 @@ pub(crate) struct ServeArgs {
           value_parser = value_parser!(u32).range(..=8_760))]
     pub(crate) verify_hours: u32,
 
-    /// Archive the log here: a directory, or `file://` and its path.
-    #[arg(long, env = "FIRMFORMS_ARCHIVE_URL", value_parser = archive_folder)]
-    pub(crate) archive_url: Option<PathBuf>,
+    /// Archive the log here: a directory, `file://` and its path, or `s3://bucket/prefix`.
+    #[arg(long, env = "FIRMFORMS_ARCHIVE_URL", value_parser = archive_place)]
+    pub(crate) archive_url: Option<ArchivePlace>,
 
     #[command(flatten)]
     pub(crate) telemetry: TelemetryArgs,

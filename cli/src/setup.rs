@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use api::{CallBatchers, SendingMode};
-use auditor::archive::ArchiveFolder;
 use deliverer::Retention;
 use deliverer::{DelivererSettings, NoticeTarget, TimeScale};
 use domain::delivery::pressure::HostCaps;
@@ -23,7 +22,7 @@ use crate::databases::UNUSED_BASE_URL;
 use crate::provider;
 use crate::secret_file::read_secret;
 use crate::serve_args::ServeArgs;
-use crate::shared_args::TargetArgs;
+use crate::shared_args::{ArchivePlace, TargetArgs};
 
 pub(crate) fn serve_setup(
     storage: &StorageSettings,
@@ -57,7 +56,7 @@ pub(crate) fn serve_setup(
         trusted_proxies: serve.trusted_proxies.clone(),
         patience: InviteWait::default(),
         notary: Some(storage.signing_notary()?),
-        archive: serve.archive_url.clone().map(ArchiveFolder::in_folder),
+        archive: serve.archive_url.as_ref().map(ArchivePlace::open).transpose()?,
         verification_interval: verification_interval(serve),
         sending: if serve.paused { SendingMode::Held } else { SendingMode::On },
         batchers: CallBatchers::default(),

@@ -1,7 +1,10 @@
 //! Arguments and readers of arguments that several commands share.
 
+use std::env;
+use std::fmt;
 use std::path::PathBuf;
 
+use auditor::archive::{BucketAccess, BucketPlace, LogArchive};
 use clap::{Args, value_parser};
 use domain::delivery::replay::REASON_MAX_CHARS;
 use domain::values::trimmed_label;
@@ -33,14 +36,55 @@ pub(crate) struct ResponseRetentionArgs {
     pub(crate) keep_responses_days: Option<u32>,
 }
 
+/// The place of an archive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ArchivePlace {
+    /// A directory.
+    Folder(PathBuf),
+    /// A bucket of S3.
+    Bucket(BucketPlace),
+}
+
 /// Reads the place of an archive.
-pub(crate) fn archive_folder(text: &str) -> Result<PathBuf, String> {
+pub(crate) fn archive_place(text: &str) -> Result<ArchivePlace, String> {
     let path = match text.split_once("://") {
         None => text,
         Some(("file", path)) if path.starts_with('/') => path,
-        Some(_) => return Err("write a directory, or file:// and an absolute path".to_owned()),
+        Some(("s3", _)) => {
+            let place = BucketPlace::from_url(text).map_err(|error| error.to_string())?;
+            return Ok(ArchivePlace::Bucket(place));
+        }
+        Some(_) => {
+            let asked = "write a directory, file:// and an absolute path, or s3://bucket/prefix";
+            return Err(asked.to_owned());
+        }
     };
-    if path.is_empty() { Err("name a directory".to_owned()) } else { Ok(path.into()) }
+    if path.is_empty() {
+        return Err("name a directory".to_owned());
+    }
+    Ok(ArchivePlace::Folder(path.into()))
+}
+
+impl ArchivePlace {
+    /// The archive in this place. Access to a bucket is named by the environment.
+    pub(crate) fn open(&self) -> anyhow::Result<LogArchive> {
+        match self {
+            Self::Folder(folder) => Ok(LogArchive::in_folder(folder.clone())),
+            Self::Bucket(place) => {
+                let access = BucketAccess::from_variables(env::vars_os());
+                Ok(LogArchive::in_bucket(place.clone(), &access)?)
+            }
+        }
+    }
+}
+
+impl fmt::Display for ArchivePlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Folder(folder) => folder.display().fmt(f),
+            Self::Bucket(place) => place.fmt(f),
+        }
+    }
 }
 
 /// Reads an operator's reason, as the log keeps it.
@@ -75,5 +119,19 @@ mod tests {
         assert_eq!(["1", "TRUE", "on"].map(switch), [Ok(true); 3]);
         assert_eq!(["", "0", "off"].map(switch), [Ok(false); 3]);
         assert!(switch("maybe").is_err());
+    }
+
+    #[test]
+    fn an_archive_is_a_directory_or_bucket() {
+        for (text, shown) in [
+            ("/var/archive", "/var/archive"),
+            ("file:///var/archive", "/var/archive"),
+            ("s3://bucket/prefix", "s3://bucket/prefix"),
+        ] {
+            assert_eq!(archive_place(text).map(|place| place.to_string()), Ok(shown.to_owned()));
+        }
+        for refused in ["", "file://", "file://relative", "s3://", "https://example.com/a"] {
+            assert!(archive_place(refused).is_err(), "{refused}");
+        }
     }
 }

@@ -10,7 +10,7 @@ use api::{
     ServiceSettings,
 };
 use auditor::Notary;
-use auditor::archive::ArchiveFolder;
+use auditor::archive::LogArchive;
 use chrono::TimeDelta;
 use cluster::Cluster;
 use deliverer::outgoing::{OutgoingClient, OutgoingConfig};
@@ -55,7 +55,7 @@ pub struct System {
     /// The notary of checkpoints, in a process that makes them.
     pub notary: Option<Notary>,
     /// The archive of the log, if this process writes one.
-    pub archive: Option<ArchiveFolder>,
+    pub archive: Option<LogArchive>,
     /// The time between two verifications of the log; `None` for none.
     pub verification_interval: Option<Duration>,
     /// The followers of the two databases' primaries, until `serve` runs them.
@@ -85,7 +85,7 @@ pub struct SystemSetup {
     /// The notary of checkpoints, in a process that makes them.
     pub notary: Option<Notary>,
     /// The archive of the log, if this process writes one.
-    pub archive: Option<ArchiveFolder>,
+    pub archive: Option<LogArchive>,
     /// The time between two verifications of the log; `None` for none.
     pub verification_interval: Option<Duration>,
     /// Whether this process sends.

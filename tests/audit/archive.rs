@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use auditor::archive::{ArchiveFolder, ArchiveStep, SegmentWriter, VerifiedPart, verify};
+use auditor::archive::{ArchiveStep, LogArchive, SegmentWriter, VerifiedPart, verify};
 use auditor::{Archiver, CheckpointFolder, KeyFolder, Notary};
 use domain::audit::SegmentManifest;
 use eventstore::worker::{NextStep, Worker};
@@ -61,8 +61,8 @@ impl Archived {
         self.folder.path().join("archive")
     }
 
-    fn archive(&self) -> ArchiveFolder {
-        ArchiveFolder::in_folder(self.path())
+    fn archive(&self) -> LogArchive {
+        LogArchive::in_folder(self.path())
     }
 
     async fn write_next(&self) -> Result<ArchiveStep, String> {
@@ -411,7 +411,7 @@ async fn a_worker_archives_whole_segments() {
     log.world.pass(Duration::from_secs(2 * 86_400));
     let stop = CancellationToken::new();
     let worker = |folder: PathBuf| {
-        let archive = ArchiveFolder::in_folder(folder);
+        let archive = LogArchive::in_folder(folder);
         let (pool, clock) = (log.world.pool().clone(), log.world.clock.clone());
         Archiver::new(archive, log.notary(), pool, clock, stop.clone())
     };

@@ -9,12 +9,15 @@
 //! - `00000001.json` is the signed manifest ([`SegmentManifest`]).
 //!
 //! `write` copies a segment, reads it back and signs it. `read` finds events. `verify` computes
-//! every hash of the manifest again. Bodies and answers are never archived: an erasure destroys
-//! keys, and touches no segment.
+//! every hash of the manifest again. The files are in a `folder`, or in a `bucket` of S3. Bodies and
+//! answers are never archived: an erasure destroys keys, and touches no segment.
 
+mod bucket;
+mod files;
 mod folder;
 mod lines;
 mod read;
+mod store;
 mod verify;
 mod write;
 
@@ -23,7 +26,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::keys::PublicKey;
 
-pub use folder::ArchiveFolder;
+pub use bucket::{BucketAccess, BucketPlace, NoBucketPlace};
+pub use files::LogArchive;
 pub use lines::ArchivedEvent;
 pub use read::{ArchiveFilter, ArchiveReader};
 pub use verify::{ArchiveReport, VerifiedPart, verify};

@@ -5,7 +5,7 @@ use domain::values::Timestamp;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use super::folder::ArchiveFolder;
+use super::files::LogArchive;
 use super::lines::{ArchivedEvent, EventColumns, blocks_of, stream_key};
 use super::verify::check_manifest;
 use crate::error::AuditError;
@@ -43,7 +43,7 @@ impl ArchiveFilter {
 /// compared with its manifest.
 #[derive(Debug)]
 pub struct ArchiveReader {
-    archive: ArchiveFolder,
+    archive: LogArchive,
     manifests: Vec<SegmentManifest>,
 }
 
@@ -52,7 +52,7 @@ impl ArchiveReader {
     ///
     /// # Errors
     /// [`AuditError::BrokenArchive`], or the error of a file.
-    pub fn open(archive: ArchiveFolder, trusted: &[PublicKey]) -> Result<Self, AuditError> {
+    pub fn open(archive: LogArchive, trusted: &[PublicKey]) -> Result<Self, AuditError> {
         let mut manifests: Vec<SegmentManifest> = Vec::new();
         for signed in archive.read_manifests()? {
             if let Err(why) = check_manifest(&signed, manifests.last(), trusted) {

@@ -9,7 +9,7 @@ use domain::audit::SegmentManifest;
 use sha2::{Digest, Sha256};
 
 use super::SignedManifest;
-use super::folder::{ArchiveFolder, CheckedBlock};
+use super::files::{CheckedBlock, LogArchive};
 use super::lines::{ArchivedEvent, SegmentContent, block_tree};
 use crate::error::AuditError;
 use crate::flaw::{Flaw, FlawLocation};
@@ -45,7 +45,7 @@ pub struct ArchiveReport {
 /// # Errors
 /// If a folder or a manifest cannot be read. A flaw is no error.
 pub fn verify(
-    archive: &ArchiveFolder,
+    archive: &LogArchive,
     trusted: &[PublicKey],
     part: VerifiedPart,
     progress: impl Fn(u64, u64) + Sync,
@@ -119,7 +119,7 @@ pub(super) fn check_manifest(
 
 /// Verifies segments in threads. Each takes the next one.
 fn verify_beside(
-    archive: &ArchiveFolder,
+    archive: &LogArchive,
     manifests: &[&SegmentManifest],
     progress: &(impl Fn(u64) + Sync),
 ) -> Result<Vec<Flaw>, AuditError> {
@@ -156,7 +156,7 @@ fn verify_beside(
 /// # Errors
 /// [`AuditError::BrokenArchive`] with the first difference, or the error of a file.
 pub(super) fn verify_segment(
-    archive: &ArchiveFolder,
+    archive: &LogArchive,
     manifest: &SegmentManifest,
     progress: impl Fn(u64),
 ) -> Result<(), AuditError> {

@@ -23,7 +23,7 @@ use uuid::Uuid;
 use vault::installation;
 
 use super::SignedManifest;
-use super::folder::ArchiveFolder;
+use super::files::LogArchive;
 use super::lines::{SegmentContent, compress, event_line};
 use super::verify::{check_manifest, verify_segment};
 use crate::error::AuditError;
@@ -85,7 +85,7 @@ pub struct ArchiveStanding {
 #[derive(Debug)]
 pub struct SegmentWriter<'a> {
     pool: &'a PgPool,
-    archive: &'a ArchiveFolder,
+    archive: LogArchive,
     notary: &'a Notary,
     /// Whether an archive without a segment is begun.
     begins: bool,
@@ -121,15 +121,21 @@ impl<'a> SegmentWriter<'a> {
     /// A writer of this database into this archive, which the notary signs. It begins an archive
     /// that has no segment.
     #[must_use]
-    pub fn new(pool: &'a PgPool, archive: &'a ArchiveFolder, notary: &'a Notary) -> Self {
-        Self { pool, archive, notary, begins: true, stop: CancellationToken::new() }
+    pub fn new(pool: &'a PgPool, archive: &'a LogArchive, notary: &'a Notary) -> Self {
+        Self {
+            pool,
+            archive: archive.clone(),
+            notary,
+            begins: true,
+            stop: CancellationToken::new(),
+        }
     }
 
     /// Returns this writer for a process that may stop. The writer does not begin an archive: an
     /// unmounted directory has no segment either.
     #[must_use]
     pub fn that_stops(self, stop: CancellationToken) -> Self {
-        Self { begins: false, stop, ..self }
+        Self { archive: self.archive.that_stops(&stop), begins: false, stop, ..self }
     }
 
     /// Compares the end of the archive with the log.
@@ -290,11 +296,11 @@ impl<'a> SegmentWriter<'a> {
         let events_file = archived_file(number, "events.jsonl.gz", copied.offset, hasher);
         let index_hash = Sha256::new_with_prefix(&index);
         let index_file = archived_file(number, "index", index.len() as u64, index_hash);
-        self.archive.keep_file(draft, &events_file)?;
+        self.archive.keep_file(number, draft, &events_file)?;
         crash::point("archiving");
         let mut draft = self.archive.begin_file(number)?;
         draft.write(&index)?;
-        self.archive.keep_file(draft, &index_file)?;
+        self.archive.keep_file(number, draft, &index_file)?;
         crash::point("archiving");
         let (root, last_seal) = SegmentManifest::sealed(&copied.blocks, end.last_seal());
         let manifest = SegmentManifest {
@@ -359,7 +365,7 @@ impl CopiedBlocks {
 
 /// Verifies the files of a segment. They are a million events, so no task waits for that.
 async fn read_back(
-    archive: ArchiveFolder,
+    archive: LogArchive,
     manifest: SegmentManifest,
 ) -> Result<SegmentManifest, AuditError> {
     let number = manifest.number;
