@@ -3,7 +3,6 @@
 
 mod servers;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 

@@ -1,5 +1,7 @@
 //! The archive: segments of the log in files, read by us and by a script that shares no code.
 
+mod bucket;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,7 +14,7 @@ use serde_json::Value;
 use sqlx::PgPool;
 use tempfile::TempDir;
 use tests::process::firmforms;
-use tests::{Receiver, World};
+use tests::{BucketDouble, Receiver, World};
 use tokio::process::Command;
 use tokio_util::sync::CancellationToken;
 use vault::SystemEntropy;
@@ -24,6 +26,8 @@ struct Archived {
     world: World,
     firm: String,
     folder: TempDir,
+    /// The archive is in a bucket, if there is one.
+    bucket: Option<BucketDouble>,
 }
 
 impl Archived {
@@ -38,7 +42,8 @@ impl Archived {
             // The next events are in the next segment.
             world.change_database(&jump_to(SegmentManifest::ends_at(number) - 2)).await;
         }
-        let made = Self { world, firm: firm.id.to_string(), folder: tempfile::tempdir().unwrap() };
+        let (firm, folder) = (firm.id.to_string(), tempfile::tempdir().unwrap());
+        let made = Self { world, firm, folder, bucket: None };
         made.follow().await;
         made
     }
@@ -62,7 +67,10 @@ impl Archived {
     }
 
     fn archive(&self) -> LogArchive {
-        LogArchive::in_folder(self.path())
+        match &self.bucket {
+            None => LogArchive::in_folder(self.path()),
+            Some(bucket) => bucket::archive_in(bucket),
+        }
     }
 
     async fn write_next(&self) -> Result<ArchiveStep, String> {
@@ -93,27 +101,32 @@ impl Archived {
         report.flaws.iter().map(ToString::to_string).collect()
     }
 
-    /// The real command.
-    async fn command(&self, arguments: &[&str]) -> (i32, String) {
+    /// The real program, told where keys and archive are.
+    fn process(&self, arguments: &[&str]) -> Command {
         let mut process = firmforms(&self.world.database);
         process
             .env("FIRMFORMS_ARCHIVE_URL", self.path())
             .env("FIRMFORMS_AUDIT_KEYS_DIR", self.folder.path().join("keys"))
             .args(arguments);
-        let output = process.output().await.unwrap();
+        if let Some(bucket) = &self.bucket {
+            process.env("FIRMFORMS_ARCHIVE_URL", bucket.url()).envs(bucket.variables());
+        }
+        process
+    }
+
+    /// The real command.
+    async fn command(&self, arguments: &[&str]) -> (i32, String) {
+        let output = self.process(arguments).output().await.unwrap();
         let text = [output.stdout, output.stderr].concat();
         (output.status.code().unwrap(), String::from_utf8(text).unwrap())
     }
 
     /// A process that writes, and is killed at this point if it comes to it.
     fn writer(&self, crash_at: &str) -> Command {
-        let mut process = firmforms(&self.world.database);
+        let mut process = self.process(&["archive", "write"]);
         process
-            .env("FIRMFORMS_ARCHIVE_URL", self.path())
-            .env("FIRMFORMS_AUDIT_KEYS_DIR", self.folder.path().join("keys"))
             .env("FIRMFORMS_CHECKPOINTS_DIR", self.folder.path().join("checkpoints"))
-            .env("CRASH_AT", crash_at)
-            .args(["archive", "write"]);
+            .env("CRASH_AT", crash_at);
         process
     }
 
@@ -289,11 +302,11 @@ async fn files_without_a_manifest_are_completed() {
     assert_eq!(log.write_all().await, 1);
     assert_eq!(fs::read_to_string(&manifest).unwrap(), before, "nothing is written twice");
 
-    // A damaged file of the right name is read back, and not signed.
+    // A damaged file of the right name is neither replaced nor signed.
     fs::remove_file(&manifest).unwrap();
     fs::write(file_of(&log.path(), 2, "events.jsonl.gz"), "damaged").unwrap();
     let refused = log.write_next().await.unwrap_err();
-    assert!(refused.contains("segment 2, block 1025"), "{refused}");
+    assert!(refused.contains("events.jsonl.gz is there already, with other bytes"), "{refused}");
     assert!(!manifest.exists());
 }
 

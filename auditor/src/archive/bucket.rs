@@ -39,6 +39,14 @@ const RETRY_TIME_MAX: Duration = Duration::from_secs(30);
 /// Bytes of one allocation of a file in memory.
 const CHUNK_BYTES: usize = 1 << 20;
 
+/// The advice after a refusal.
+const DENIED: &str = "access is denied: AWS_ACCESS_KEY_ID or the role must be allowed to list the \
+                      bucket, and to get and put its objects";
+
+/// The advice after any other failure.
+const FAILING: &str = "the store fails: check AWS_ENDPOINT_URL, AWS_REGION and the credentials, or \
+                       try later";
+
 /// A bucket, and the part before the names of an archive's objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BucketPlace {
@@ -247,20 +255,20 @@ fn io_error(error: &S3Error) -> io::Error {
             text = format!("{text}: {cause}");
         }
     }
-    let (kind, advice) = match error {
-        S3Error::NotFound { .. } if text.contains("NoSuchBucket") => {
-            (ErrorKind::Other, "there is no such bucket: make it, or name another one")
-        }
-        S3Error::NotFound { .. } => (ErrorKind::NotFound, "there is no such object"),
-        S3Error::PermissionDenied { .. } | S3Error::Unauthenticated { .. } => (
-            ErrorKind::PermissionDenied,
-            "access is denied: AWS_ACCESS_KEY_ID or the role must be allowed to list the bucket, \
-             and to get and put its objects",
-        ),
-        _ => (
-            ErrorKind::Other,
-            "the store fails: check AWS_ENDPOINT_URL, AWS_REGION and the credentials, or try later",
-        ),
+    // The error of a list has its status in its text only.
+    let has_status = |status: &str| text.contains(&format!("status code: {status} "));
+    let is_denied = matches!(error, S3Error::PermissionDenied { .. })
+        || matches!(error, S3Error::Unauthenticated { .. })
+        || has_status("403")
+        || has_status("401");
+    let (kind, advice) = if text.contains("NoSuchBucket") {
+        (ErrorKind::Other, "there is no such bucket: make it, or name another one")
+    } else if matches!(error, S3Error::NotFound { .. }) {
+        (ErrorKind::NotFound, "there is no such object")
+    } else if is_denied {
+        (ErrorKind::PermissionDenied, DENIED)
+    } else {
+        (ErrorKind::Other, FAILING)
     };
     // The answers of S3 are XML in several lines.
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
