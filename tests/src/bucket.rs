@@ -168,6 +168,9 @@ impl BucketState {
         if header("x-amz-checksum-sha256") != Some(&STANDARD.encode(Sha256::digest(body))) {
             return error(StatusCode::BAD_REQUEST, "BadDigest");
         }
+        if header("x-amz-sdk-checksum-algorithm") != Some("SHA256") {
+            return error(StatusCode::BAD_REQUEST, "MissingUploadObjectWithObjectLockHeaders");
+        }
         let is_manifest = name.ends_with(".json");
         if is_manifest && self.fault == BucketFault::Overtaken {
             self.objects.insert(name.clone(), b"of another writer".to_vec());

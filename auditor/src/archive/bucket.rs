@@ -5,7 +5,6 @@
 //! events has about 140 MB.
 
 use std::error::Error;
-use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::iter::successors;
@@ -14,27 +13,24 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey, Checksum};
-use object_store::path::Path as ObjectPath;
+use object_store::aws::AmazonS3;
 use object_store::{
-    ClientConfigKey, Error as S3Error, ObjectStore, ObjectStoreExt, PutMode, PutPayloadMut,
-    RetryConfig,
+    ClientOptions, Error as S3Error, HeaderMap, HeaderValue, ObjectStore, ObjectStoreExt, PutMode,
+    PutPayloadMut,
 };
 use tokio::runtime::Handle;
 use tokio::task::block_in_place;
 use tokio_util::sync::CancellationToken;
 
+use super::access::{BucketAccess, BucketPlace};
 use super::store::{ArchiveStore, KeptFile, UnnamedFile};
 use crate::error::AuditError;
 
 /// The time of one request that reads. The largest one reads some megabytes.
-const READ_TIME_MAX: &str = "30s";
+const READ_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// The time of one request that writes: 140 MB at two megabits a second.
-const WRITE_TIME_MAX: &str = "600s";
-
-/// The time for new tries of a request that fails.
-const RETRY_TIME_MAX: Duration = Duration::from_secs(30);
+const WRITE_TIME_MAX: Duration = Duration::from_secs(600);
 
 /// Bytes of one allocation of a file in memory.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -46,88 +42,6 @@ const DENIED: &str = "access is denied: AWS_ACCESS_KEY_ID or the role must be al
 /// The advice after any other failure.
 const FAILING: &str = "the store fails: check AWS_ENDPOINT_URL, AWS_REGION and the credentials, or \
                        try later";
-
-/// A bucket, and the part before the names of an archive's objects.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BucketPlace {
-    bucket: String,
-    prefix: ObjectPath,
-}
-
-/// The text is not `s3://`, a bucket and a prefix.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("write s3://, the name of a bucket, and a prefix if you like: s3://bucket/prefix")]
-pub struct NoBucketPlace;
-
-/// The access to buckets, as the environment of a process gives it.
-#[derive(Clone)]
-pub struct BucketAccess {
-    /// Variables like `AWS_ACCESS_KEY_ID`.
-    pub variables: Vec<(String, String)>,
-    /// The time for new tries of a request that fails.
-    pub retry_time_max: Duration,
-}
-
-impl BucketPlace {
-    /// Reads a URL of the form `s3://bucket/prefix`.
-    ///
-    /// # Errors
-    /// [`NoBucketPlace`], also if the URL has a key, a port or a query.
-    pub fn from_url(url: &str) -> Result<Self, NoBucketPlace> {
-        let rest = url.strip_prefix("s3://").ok_or(NoBucketPlace)?;
-        let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
-        if bucket.is_empty() || !bucket.bytes().all(is_plain) || prefix.contains(['?', '#']) {
-            return Err(NoBucketPlace);
-        }
-        let prefix = ObjectPath::parse(prefix).map_err(|_| NoBucketPlace)?;
-        Ok(Self { bucket: bucket.to_owned(), prefix })
-    }
-
-    fn object(&self, name: &str) -> ObjectPath {
-        self.prefix.clone().join(name)
-    }
-}
-
-impl fmt::Display for BucketPlace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { bucket, prefix } = self;
-        if prefix.is_root() {
-            write!(f, "s3://{bucket}")
-        } else {
-            write!(f, "s3://{bucket}/{prefix}")
-        }
-    }
-}
-
-impl BucketAccess {
-    /// The access by the variables of an environment that begin with `AWS_`.
-    #[must_use]
-    pub fn from_variables(variables: impl Iterator<Item = (OsString, OsString)>) -> Self {
-        let texts = variables.filter_map(|(name, value)| {
-            let name = name.into_string().ok().filter(|name| name.starts_with("AWS_"))?;
-            Some((name, value.into_string().ok()?))
-        });
-        Self { variables: texts.collect(), retry_time_max: RETRY_TIME_MAX }
-    }
-
-    /// A client whose requests take this time at most, unless a variable says otherwise.
-    fn client(&self, bucket: &str, time_max: &str) -> Result<AmazonS3, S3Error> {
-        let retry = RetryConfig { retry_timeout: self.retry_time_max, ..RetryConfig::default() };
-        let timeout = AmazonS3ConfigKey::Client(ClientConfigKey::Timeout);
-        // A bucket with object lock takes no object without a checksum.
-        let mut builder = AmazonS3Builder::new()
-            .with_retry(retry)
-            .with_checksum_algorithm(Checksum::SHA256)
-            .with_config(timeout, time_max);
-        for (name, value) in &self.variables {
-            if let Ok(key) = name.to_ascii_lowercase().parse() {
-                builder = builder.with_config(key, value);
-            }
-        }
-        builder.with_bucket_name(bucket).build()
-    }
-}
 
 /// The objects of a bucket under a prefix.
 #[derive(Clone)]
@@ -148,15 +62,17 @@ struct UnputObject {
 impl BucketStore {
     /// A store of the runtime in which this function is called. It asks the bucket nothing yet.
     pub(super) fn new(place: BucketPlace, access: &BucketAccess) -> Result<Self, AuditError> {
-        let client = |time_max| {
-            let client = access.client(&place.bucket, time_max);
-            client.map_err(|error| AuditError::File {
-                path: place.to_string().into(),
-                error: io::Error::other(error),
-            })
+        let client = |options| {
+            let client = access.client(&place.bucket, options);
+            client.map_err(|why| AuditError::unreadable_file(place.to_string().as_ref(), &why))
         };
-        let reader = client(READ_TIME_MAX)?;
-        let writer = client(WRITE_TIME_MAX)?;
+        // A bucket with object lock takes no object without a checksum, and may ask for its kind.
+        let mut headers = HeaderMap::new();
+        headers.insert("x-amz-sdk-checksum-algorithm", HeaderValue::from_static("SHA256"));
+        let reader = client(ClientOptions::new().with_timeout(READ_TIME_MAX))?;
+        let writer =
+            ClientOptions::new().with_timeout(WRITE_TIME_MAX).with_default_headers(headers);
+        let writer = client(writer)?;
         let runtime = Handle::current();
         Ok(Self { place, reader, writer, runtime, stop: CancellationToken::new() })
     }
@@ -273,40 +189,4 @@ fn io_error(error: &S3Error) -> io::Error {
     // The answers of S3 are XML in several lines.
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     io::Error::new(kind, format!("{advice} ({text})"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_bucket_has_a_url() {
-        for url in ["s3://bucket", "s3://bucket/a", "s3://my.bucket-1/a/b c"] {
-            assert_eq!(BucketPlace::from_url(url).map(|place| place.to_string()), Ok(url.into()));
-        }
-        let place = BucketPlace::from_url("s3://bucket/a/").unwrap();
-        assert_eq!(place.object("1.json").as_ref(), "a/1.json");
-        assert_eq!(BucketPlace::from_url("s3://bucket/").unwrap().object("1").as_ref(), "1");
-        for url in [
-            "",
-            "s3:",
-            "s3://",
-            "s3:///a",
-            "s3://key:secret@b",
-            "s3://b:9000",
-            "s3://b/a//b",
-            "s3://b/?a",
-            "http://b",
-        ] {
-            assert_eq!(BucketPlace::from_url(url), Err(NoBucketPlace), "{url}");
-        }
-    }
-
-    #[test]
-    fn only_variables_of_s3_are_read() {
-        let variables = [("AWS_REGION", "eu-west-1"), ("HOME", "/root")];
-        let variables = variables.map(|(name, value)| (name.into(), value.into()));
-        let access = BucketAccess::from_variables(variables.into_iter());
-        assert_eq!(access.variables, [("AWS_REGION".to_owned(), "eu-west-1".to_owned())]);
-    }
 }

@@ -8,7 +8,8 @@ use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use super::SignedManifest;
-use super::bucket::{BucketAccess, BucketPlace, BucketStore};
+use super::access::{BucketAccess, BucketPlace};
+use super::bucket::BucketStore;
 use super::folder::FolderStore;
 use super::lines::{ArchivedEvent, read_block};
 use super::store::{ArchiveStore, KeptFile, UnnamedFile, is_missing};

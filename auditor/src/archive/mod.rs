@@ -9,9 +9,10 @@
 //! - `00000001.json` is the signed manifest ([`SegmentManifest`]).
 //!
 //! `write` copies a segment, reads it back and signs it. `read` finds events. `verify` computes
-//! every hash of the manifest again. The files are in a `folder`, or in a `bucket` of S3. Bodies and
-//! answers are never archived: an erasure destroys keys, and touches no segment.
+//! every hash of the manifest again. The `store` of the files is a `folder`, or a `bucket` of S3.
+//! Bodies and answers are never archived: an erasure destroys keys, and touches no segment.
 
+mod access;
 mod bucket;
 mod files;
 mod folder;
@@ -26,7 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::keys::PublicKey;
 
-pub use bucket::{BucketAccess, BucketPlace, NoBucketPlace};
+pub use access::{BucketAccess, BucketPlace, NoBucketPlace};
 pub use files::LogArchive;
 pub use lines::ArchivedEvent;
 pub use read::{ArchiveFilter, ArchiveReader};

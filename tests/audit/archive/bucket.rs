@@ -52,7 +52,7 @@ fn name_of(objects: &BTreeMap<String, Vec<u8>>, number: u64, ending: &str) -> St
 
 /// The bucket is busy at first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bucket_has_the_files_of_a_folder() {
+async fn a_bucket_has_a_folders_files() {
     let log = Archived::in_bucket().await;
     log.bucket().set_fault(BucketFault::Busy(3));
     let (code, text) = {
