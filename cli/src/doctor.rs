@@ -340,7 +340,10 @@ async fn check_archive(
     databases: &Databases,
     place: &ArchivePlace,
 ) -> anyhow::Result<Finding> {
-    let archive = place.open()?;
+    let archive = match place.open() {
+        Ok(archive) => archive,
+        Err(error) => return Ok(Finding::unknown_archive(&error.to_string())),
+    };
     let pool = connect(databases.main.options().clone(), 1);
     let notary = storage.notary();
     let writer = SegmentWriter::new(&pool, &archive, &notary);

@@ -2,7 +2,7 @@
 //!
 //! A segment is copied once all of it is sealed and a day old. The copy is read back from its files
 //! before it is signed. A crash at any moment leaves no manifest, or a whole one: files without a
-//! manifest are written again, with the same content under the same name.
+//! manifest are made again, and taken if they are there with the same content.
 
 use std::time::Duration;
 

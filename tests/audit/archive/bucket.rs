@@ -81,7 +81,6 @@ async fn a_faulty_bucket_is_named_and_unsigned() {
     log.world.pass(Duration::from_secs(2 * 86_400));
     let place = "s3://bucket/archive/of-a-log/";
     for (fault, told) in [
-        (BucketFault::Busy(usize::MAX), "the store fails: check AWS_ENDPOINT_URL"),
         (BucketFault::Busy(usize::MAX), "503 Service Unavailable: <Error> <Code>SlowDown</Code>"),
         (BucketFault::Silent, "the store fails: check AWS_ENDPOINT_URL"),
         (BucketFault::Denied, "access is denied: AWS_ACCESS_KEY_ID or the role must be allowed"),
@@ -117,7 +116,7 @@ async fn a_faulty_bucket_is_named_and_unsigned() {
     log.require_files_of_a_folder().await;
 }
 
-/// A manifest that the store has changed is signed, and is told at once.
+/// An object is changed, and then removed. A store that changes the manifest is named at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changed_and_missing_objects_are_named() {
     let log = Archived::in_bucket().await;
