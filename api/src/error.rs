@@ -92,6 +92,9 @@ pub enum Error {
     /// No delivery with that id.
     #[error("there is no delivery with this id")]
     DeliveryNotFound,
+    /// The events of the delivery, or of the moment, have left the database.
+    #[error("its events have left the database: ask the operator to look into the archive")]
+    Archived,
     /// No response with that id in this firm, or it is erased.
     #[error("there is no response with this id")]
     ResponseNotFound,
@@ -229,6 +232,7 @@ impl Error {
             Self::FormNotFound => (StatusCode::NOT_FOUND, "form_not_found"),
             Self::FirmNotFound => (StatusCode::NOT_FOUND, "firm_not_found"),
             Self::DeliveryNotFound => (StatusCode::NOT_FOUND, "delivery_not_found"),
+            Self::Archived => (StatusCode::GONE, "archived"),
             Self::ResponseNotFound => (StatusCode::NOT_FOUND, "response_not_found"),
             Self::ReplayNotFound => (StatusCode::NOT_FOUND, "replay_not_found"),
             Self::PauseNotFound => (StatusCode::NOT_FOUND, "pause_not_found"),
@@ -434,6 +438,7 @@ mod tests {
     #[case(Error::DidYouMean("/api/v1/me".into()), 404, "not_found")]
     #[case(Error::FirmNotFound, 404, "firm_not_found")]
     #[case(Error::DeliveryNotFound, 404, "delivery_not_found")]
+    #[case(Error::Archived, 410, "archived")]
     #[case(Error::NotReissued(NotReissued::Pending), 409, "not_reissued")]
     #[case(Error::SelectionChanged { selected: 2, expected: 1 }, 409, "selection_changed")]
     #[case(Error::PauseNotFound, 404, "pause_not_found")]

@@ -59,7 +59,7 @@ impl Archiver {
     async fn look(&self, now: Timestamp) -> ArchiveLook {
         let Self { archive, notary, pool, stop, .. } = self;
         // Another process has the key.
-        if notary.keys.current_key().is_ok_and(|key| key.is_none()) {
+        if !notary.can_sign() {
             return ArchiveLook::UpToDate;
         }
         let writer = SegmentWriter::new(pool, archive, notary).that_stops(stop.clone());

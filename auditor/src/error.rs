@@ -110,7 +110,9 @@ impl From<TailError> for AuditError {
     fn from(error: TailError) -> Self {
         match error {
             TailError::Database(error) => Self::Database(error),
-            unreadable @ TailError::Unreadable { .. } => Self::UnreadableEvent(unreadable),
+            unreadable @ (TailError::Archived { .. } | TailError::Unreadable { .. }) => {
+                Self::UnreadableEvent(unreadable)
+            }
         }
     }
 }

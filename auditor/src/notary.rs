@@ -40,6 +40,12 @@ pub enum KeySource {
 }
 
 impl Notary {
+    /// Whether this notary has the key that signs.
+    #[must_use]
+    pub fn can_sign(&self) -> bool {
+        self.keys.current_key().is_ok_and(|key| key.is_some())
+    }
+
     /// Why this notary may not sign the next checkpoint of an installation.
     ///
     /// # Errors

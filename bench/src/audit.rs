@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use anyhow::{bail, ensure};
-use auditor::verify::{self, AuditVerdict};
+use auditor::verify::{self, AuditVerdict, VerifiedWith};
 use auditor::{CheckpointFolder, KeyFolder, Notary};
 use clap::Args;
 use domain::event::Actor;
@@ -71,7 +71,8 @@ pub(crate) async fn run(command: &Audit) -> anyhow::Result<()> {
     notary.take_checkpoint(world.pool(), &SystemEntropy, world.clock.now()).await?;
     forget_peak()?;
     let (before, began) = (Memory::look()?, Instant::now());
-    let verdict = verify::database(world.pool(), &notary, None, |_, _| {}).await?;
+    let verdict =
+        verify::database(world.pool(), &notary, VerifiedWith::default(), |_, _| {}).await?;
     let seconds = began.elapsed().as_secs_f64();
     let found = match verdict {
         AuditVerdict::Intact(found) => found,

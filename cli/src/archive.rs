@@ -1,6 +1,8 @@
 //! `archive`: copies whole segments of the log into files, verifies the files, and finds events in
 //! them. Only `write` and `status` need a database.
 
+mod ranges;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -19,6 +21,7 @@ use serde_json::{Value, json};
 use service::StorageSettings;
 use uuid::Uuid;
 
+use self::ranges::{ArchiveAttachArgs, ArchiveDropArgs};
 use crate::audit::args::TimeRangeArgs;
 use crate::audit::public_keys;
 use crate::databases::MainDatabase;
@@ -79,6 +82,10 @@ pub(crate) enum ArchiveCommand {
     Show(ArchiveShowArgs),
     /// Find archived events by firm, type and time.
     Find(ArchiveFindArgs),
+    /// Let archived ranges of the log leave the database.
+    Drop(ArchiveDropArgs),
+    /// Bring a range of the log back from the archive.
+    Attach(ArchiveAttachArgs),
 }
 
 /// The place of the archive.
@@ -169,6 +176,8 @@ pub(crate) async fn run(storage: &StorageSettings, command: ArchiveCommand) -> E
         ArchiveCommand::Verify(asked) => verify(storage, &asked),
         ArchiveCommand::Show(asked) => show_stream(storage, &asked),
         ArchiveCommand::Find(asked) => find(storage, &asked),
+        ArchiveCommand::Drop(asked) => ranges::drop_old(storage, &asked).await,
+        ArchiveCommand::Attach(asked) => ranges::attach(storage, &asked).await,
     };
     ended.unwrap_or_else(|error| {
         print_note(&failure::error_line(&error));
@@ -251,7 +260,9 @@ async fn show_status(
 fn verify(storage: &StorageSettings, asked: &ArchiveVerifyArgs) -> anyhow::Result<ExitCode> {
     let archive = asked.place.archive_url.open()?;
     let trusted = asked.keys.read(storage)?;
-    let part = asked.segment.map_or(VerifiedPart::All, VerifiedPart::Segment);
+    let part = asked
+        .segment
+        .map_or(VerifiedPart::All, |number| VerifiedPart::Segments { first: number, last: number });
     let progress = Progress::new("events", asked.json.into());
     let began = Instant::now();
     let verified = archive::verify(&archive, &trusted, part, |done, all| {

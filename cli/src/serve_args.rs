@@ -184,6 +184,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "FIRMFORMS_ARCHIVE_URL", value_parser = archive_place)]
     pub(crate) archive_url: Option<ArchivePlace>,
 
+    /// Days after which archived ranges of the log leave the database; by default none leaves.
+    #[arg(long, env = "FIRMFORMS_KEEP_LOG_DAYS", requires = "archive_url",
+          value_parser = value_parser!(u32).range(1..=DAYS_MAX))]
+    pub(crate) keep_log_days: Option<u32>,
+
     #[command(flatten)]
     pub(crate) telemetry: TelemetryArgs,
 }

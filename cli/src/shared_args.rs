@@ -87,6 +87,22 @@ impl fmt::Display for ArchivePlace {
     }
 }
 
+/// The archive that has the ranges which have left the database.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct KnownArchiveArgs {
+    /// The archive of what has left the log: a directory, `file://` and its path, or
+    /// `s3://bucket/prefix`.
+    #[arg(long, env = "FIRMFORMS_ARCHIVE_URL", value_parser = archive_place)]
+    archive_url: Option<ArchivePlace>,
+}
+
+impl KnownArchiveArgs {
+    /// The archive, if one is named.
+    pub(crate) fn open(&self) -> anyhow::Result<Option<LogArchive>> {
+        self.archive_url.as_ref().map(ArchivePlace::open).transpose()
+    }
+}
+
 /// Reads an operator's reason, as the log keeps it.
 pub(crate) fn reason(text: &str) -> Result<String, String> {
     let reason = trimmed_label(text, REASON_MAX_CHARS).map(str::to_owned);

@@ -90,6 +90,7 @@ pub use pool::{
 };
 pub use primary::{DatabaseHosts, HostReport, HostState, NoPrimary, PrimaryFollower, UrlError};
 pub use pulse::Pulse;
+pub use ranges::TRAFFIC_KINDS;
 pub use remembered::RememberedRows;
 pub use store::{
     AppendTransaction, CHECKED_AFTER, EventPositions, OpenAppend, Outbox, StatementAppend, Store,

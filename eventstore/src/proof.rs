@@ -6,7 +6,7 @@ use sqlx::{Executor, PgConnection, PgPool, Postgres, Transaction};
 use uuid::Uuid;
 
 use crate::event::RecordedEvent;
-use crate::stored_event::{StoredEvent, events_where};
+use crate::stored_event::{ArchivedRow, StoredEvent, events_where};
 use crate::tail::{LogRange, TailError, read_all};
 use crate::upcast::Upcasters;
 
@@ -154,6 +154,20 @@ pub async fn checked_events(
         .fetch_all(connection)
         .await?;
     rows.iter().map(|row| Ok(StoredEvent::new(row)?.into_checked(upcasters))).collect()
+}
+
+/// Checks an event of an archive, which has the bytes that its digest covers. Returns its kind too.
+///
+/// # Errors
+/// If the bytes are no event of ours, in words.
+pub fn check_archived(
+    position: i64,
+    canonical: &str,
+    upcasters: &Upcasters,
+) -> Result<(String, CheckedEvent), String> {
+    let archived = ArchivedRow::parse(canonical)?;
+    let checked = archived.as_stored(position).into_checked(upcasters);
+    Ok((archived.aggregate_type, checked))
 }
 
 /// Reads the events after `after` and up to `through` as the bytes that their digests cover, in

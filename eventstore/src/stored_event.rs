@@ -9,6 +9,7 @@ use cqrs_es::persist::SerializedEvent;
 use domain::aggregate::event_id;
 use domain::event::{Event, EventContext};
 use domain::values::Timestamp;
+use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
@@ -52,6 +53,49 @@ pub(crate) struct StoredEvent<'r> {
     firm_id: Uuid,
     recorded_at: DateTime<Utc>,
     digest: &'r [u8],
+}
+
+/// An event of an archive: the columns that a digest covers, as their canonical bytes have them.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ArchivedRow {
+    pub(crate) aggregate_id: String,
+    pub(crate) aggregate_type: String,
+    pub(crate) event_type: String,
+    pub(crate) event_version: String,
+    pub(crate) firm_id: Uuid,
+    pub(crate) metadata: Box<RawValue>,
+    pub(crate) payload: Box<RawValue>,
+    pub(crate) recorded_at: Timestamp,
+    pub(crate) sequence: i64,
+    /// SHA-256 over the bytes.
+    #[serde(skip)]
+    pub(crate) digest: [u8; 32],
+}
+
+impl ArchivedRow {
+    /// Parses canonical bytes.
+    pub(crate) fn parse(canonical: &str) -> Result<Self, String> {
+        let row: Self = serde_json::from_str(canonical).map_err(|error| error.to_string())?;
+        Ok(Self { digest: Sha256::digest(canonical).into(), ..row })
+    }
+
+    /// The row that the event had at this position.
+    pub(crate) fn as_stored(&self, position: i64) -> StoredEvent<'_> {
+        StoredEvent {
+            position,
+            aggregate_type: &self.aggregate_type,
+            aggregate_id: &self.aggregate_id,
+            sequence: self.sequence,
+            event_type: &self.event_type,
+            event_version: &self.event_version,
+            payload: &self.payload,
+            metadata: &self.metadata,
+            firm_id: self.firm_id,
+            recorded_at: self.recorded_at.get(),
+            digest: &self.digest,
+        }
+    }
 }
 
 /// An event whose digest was computed again.

@@ -442,6 +442,9 @@ fn of_maintenance(event: &MaintenanceEvent) -> String {
         MaintenanceEvent::BackupRestored { taken_at, position } => {
             format!("the databases were restored from a backup of {taken_at}, position {position}")
         }
+        MaintenanceEvent::LogRangeDropOrdered { last_position, .. } => {
+            format!("the log up to position {last_position} was to leave for the archive")
+        }
     }
 }
 

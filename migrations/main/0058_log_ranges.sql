@@ -1,6 +1,7 @@
 -- The log in ranges of positions, so that old deliveries can leave. What decides (firms, keys,
 -- subscriptions, pauses) stays for good in `ranges.log_state`. Occurrences and deliveries lie in
--- `ranges.log_traffic`, in ranges of 2^24 positions. All of it is read and written through `events`.
+-- `ranges.log_traffic`, in ranges of 2^24 positions, which share borders with blocks and with segments
+-- of the archive. All of it is read and written through `events`.
 -- A new database has this layout at once. `lay_out_log` brings another one to it in steps, beside
 -- readers and writers, once no process of a build before 0.3.0 serves it.
 
@@ -83,7 +84,7 @@ begin
                    range_name);
     perform public.finish_log_range(range_name::regclass);
     execute format('alter table ranges.log_traffic attach partition %s for values from (%s) to (%s)',
-                   range_name, number << 24, (number + 1) << 24);
+                   range_name, (number << 24) + 1, ((number + 1) << 24) + 1);
 end $$;
 comment on function make_log_range(bigint) is
     'Makes the range of the log with this number, unless there is one. It has 2^24 positions. The '
@@ -112,7 +113,7 @@ begin
     select case when is_called then last_value else 0 end into drawn
       from public.events_position_seq;
     if border is null and not is_empty then
-        border := (drawn / ahead + 2) * ahead;
+        border := (drawn / ahead + 2) * ahead + 1;
         execute format('alter table public.events add constraint events_border_check
                             check (position < %s) not valid', border);
         return false;
@@ -210,6 +211,87 @@ comment on function lay_out_log() is
     'Does the next step towards a log in ranges. Returns whether the log has them. It has the rights '
     'of its owner, for the projector. A step waits one second for a lock at most.';
 
+create function drop_log_range(number bigint) returns void
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp set lock_timeout = '1s' as $$
+declare
+    range_name constant text :=
+        case when number < 0 then 'ranges.events_before' else format('ranges.log_traffic_%s', number) end;
+    ends_at    bigint;
+    is_oldest  boolean;
+    ordered_at bigint;
+begin
+    if to_regclass(range_name) is null then
+        return;
+    end if;
+    select substring(pg_get_expr(relpartbound, oid) from 'TO \(''?(\d+)')::bigint - 1 into ends_at
+      from pg_class where oid = to_regclass(range_name);
+    is_oldest := number < 0 or not exists (
+        select from pg_inherits join pg_class on oid = inhrelid
+         where inhparent = to_regclass('ranges.log_traffic')
+           and substring(relname from 13)::bigint < number);
+    if number >= 0 and to_regclass('ranges.events_before') is not null then
+        is_oldest := is_oldest and not exists (
+            select from ranges.events_before where aggregate_type in ('Occurrence', 'Delivery'));
+    end if;
+    if not is_oldest then
+        raise exception 'an older range is there' using errcode = 'FF002';
+    end if;
+    select max(position) into ordered_at from ranges.log_state
+     where aggregate_type = 'Maintenance' and event_type = 'LogRangeDropOrdered'
+       and (payload->'LogRangeDropOrdered'->>'number')::bigint = number;
+    if ordered_at is null then
+        raise exception 'no event says that the range is to leave' using errcode = 'FF002';
+    end if;
+    if not exists (select from public.last_signature where position >= ordered_at) then
+        raise exception 'no signed checkpoint covers the order' using errcode = 'FF002';
+    end if;
+    -- The eraser reads only what stays.
+    if exists (select from public.checkpoints where position < ends_at and name <> 'erase') then
+        raise exception 'a follower has not read the range' using errcode = 'FF002';
+    end if;
+    if exists (select from public.outbox where position <= ends_at)
+        or exists (select from public.unspread where position <= ends_at) then
+        raise exception 'deliveries of the range have not ended' using errcode = 'FF002';
+    end if;
+    if exists (select from public.replays where state in ('running', 'paused')) then
+        raise exception 'a replay has not ended' using errcode = 'FF002';
+    end if;
+    if (select last_value from public.events_position_seq) <= ends_at then
+        raise exception 'the range is not full' using errcode = 'FF002';
+    end if;
+    if number >= 0 then
+        execute format('alter table ranges.log_traffic detach partition %s', range_name);
+        execute format('drop table %s', range_name);
+        return;
+    end if;
+    -- The table of before has both kinds of events. What decides stays, in a table of the same name.
+    insert into public.places (id, position)
+    select aggregate_id::uuid, position from ranges.events_before
+     where sequence = 1
+       and (aggregate_type = 'Occurrence'
+            or aggregate_type = 'Delivery'
+               and event_type in ('DeliveryQueued', 'DeliveryReissued'))
+        on conflict do nothing;
+    create table ranges.log_state_before (like public.events including all excluding identity);
+    perform public.finish_log_range(to_regclass('ranges.log_state_before'));
+    create index log_state_before_erasures_idx on ranges.log_state_before (position)
+        where aggregate_type = 'Response';
+    insert into ranges.log_state_before
+    select * from ranges.events_before where aggregate_type not in ('Occurrence', 'Delivery');
+    execute format('alter table ranges.log_state_before
+                        add constraint log_state_before_border_check check (position <= %s)', ends_at);
+    alter table public.events detach partition ranges.events_before;
+    drop table ranges.events_before;
+    alter table ranges.log_state_before rename to events_before;
+    execute format('alter table public.events attach partition ranges.events_before
+                        for values from (minvalue) to (%s)', ends_at + 1);
+    alter table ranges.events_before drop constraint log_state_before_border_check;
+end $$;
+comment on function drop_log_range(bigint) is
+    'Drops the oldest range of the log, or what can leave of the table of before (-1), if a signed '
+    'event says so and nothing refers to it. It has the rights of its owner, for the projector.';
+
 do $$
 declare
     owner constant text := (select relowner::regrole from pg_class where oid = 'events'::regclass);
@@ -217,6 +299,7 @@ begin
     execute format('alter table places owner to %s', owner);
     execute format('alter function refuse_taken() owner to %s', owner);
     execute format('alter function make_log_range(bigint) owner to %s', owner);
+    execute format('alter function drop_log_range(bigint) owner to %s', owner);
     execute format('alter function lay_out_log() owner to %s', owner);
     if not exists (select from events) then
         perform lay_out_log();

@@ -7,11 +7,13 @@
 //! - [`System`] is every part of a process, assembled on its pools. `adapters` lets `api` and
 //!   `deliverer` meet.
 //! - [`start_workers`] starts the workers of a [`ProcessRole`].
+//! - [`dropping`] lets old ranges of the log leave, once the archive has them.
 //! - [`BoundDoors`] bind the doors, serve them closed, and open them.
 //! - [`serve`] runs all of it until a signal.
 //! - [`telemetry`] is the only reader of metrics, and writes the log.
 //! - [`ingest`] takes in activities from lines.
 
+pub mod dropping;
 pub mod ingest;
 pub mod key_files;
 pub mod roles;

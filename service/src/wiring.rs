@@ -56,6 +56,8 @@ pub struct System {
     pub notary: Option<Notary>,
     /// The archive of the log, if this process writes one.
     pub archive: Option<LogArchive>,
+    /// The age at which ranges of the log leave for the archive; `None` for never.
+    pub keep_log: Option<Duration>,
     /// The time between two verifications of the log; `None` for none.
     pub verification_interval: Option<Duration>,
     /// The followers of the two databases' primaries, until `serve` runs them.
@@ -86,6 +88,8 @@ pub struct SystemSetup {
     pub notary: Option<Notary>,
     /// The archive of the log, if this process writes one.
     pub archive: Option<LogArchive>,
+    /// The age at which ranges of the log leave for the archive; `None` for never.
+    pub keep_log: Option<Duration>,
     /// The time between two verifications of the log; `None` for none.
     pub verification_interval: Option<Duration>,
     /// Whether this process sends.
@@ -124,6 +128,7 @@ impl SystemSetup {
             patience: InviteWait::default(),
             notary: None,
             archive: None,
+            keep_log: None,
             verification_interval: None,
             sending: SendingMode::On,
             batchers: CallBatchers::default(),
@@ -247,6 +252,7 @@ impl System {
             notifier,
             notary: setup.notary,
             archive: setup.archive,
+            keep_log: setup.keep_log,
             verification_interval: setup.verification_interval,
             primaries: Vec::new(),
             cluster: None,

@@ -14,6 +14,7 @@ use deliverer::upkeep::ExpireWorker;
 use deliverer::upkeep::PurgeWorker;
 use deliverer::upkeep::ReplayWorker;
 use deliverer::{Dispatcher, SenderMembership};
+use domain::event::Actor;
 use eventstore::log_tail::LogTailCheck;
 use eventstore::ranges::LogRanges;
 use eventstore::worker::run_on;
@@ -31,6 +32,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::adapters::claim_in_appends;
+use crate::dropping::{RangeDropWorker, RangeDropper};
 use crate::role::ProcessRole;
 use crate::wiring::System;
 
@@ -127,6 +129,19 @@ fn spawn_projector(system: &System, stop: &CancellationToken, tasks: &mut JoinSe
         let archiver =
             Archiver::new(archive.clone(), notary.clone(), pool.clone(), clock, stop.clone());
         tasks.spawn(run_on(archiver, store.nudge(), stop.clone()));
+        if let Some(keep_for) = system.keep_log {
+            let dropper = RangeDropper {
+                store: store.clone(),
+                archive: archive.clone(),
+                notary: notary.clone(),
+                keep_for,
+                actor: Actor::System,
+                takes_attached: false,
+            };
+            let entropy = system.service.entropy.clone();
+            let dropping = RangeDropWorker::new(dropper, entropy, system.service.clock.clone());
+            tasks.spawn(run_on(dropping, store.nudge(), stop.clone()));
+        }
     }
     if let (Some(notary), Some(interval)) = (&system.notary, system.verification_interval) {
         let clock = system.service.clock.clone();
@@ -206,6 +221,7 @@ mod tests {
             declared::<EpisodeTimer>(),
             declared::<LogTailCheck>(),
             declared::<LogRanges>(),
+            declared::<RangeDropWorker>(),
         ];
         let expected = [
             ("deliveries", WakeOn::AnyEvent),
@@ -229,6 +245,7 @@ mod tests {
             ("episodes", WakeOn::Timer),
             ("log_tail", WakeOn::Timer),
             ("log_ranges", WakeOn::Timer),
+            ("log_drop", WakeOn::Timer),
         ];
         assert_eq!(workers, expected);
     }

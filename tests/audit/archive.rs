@@ -275,7 +275,9 @@ async fn changed_and_missing_manifests_are_named() {
 
     let other = KeyFolder::in_folder(log.folder.path().join("others"));
     let unknown = [other.rotate(&SystemEntropy).unwrap()];
-    let report = verify(&log.archive(), &unknown, VerifiedPart::Segment(1), |_, _| {}).unwrap();
+    let report =
+        verify(&log.archive(), &unknown, VerifiedPart::Segments { first: 1, last: 1 }, |_, _| {})
+            .unwrap();
     assert_eq!(report.flaws.len(), 2);
     assert!(report.flaws[0].to_string().contains("which is not trusted"), "{report:?}");
 

@@ -4,6 +4,7 @@
 
 mod archive;
 mod as_of;
+mod dropping;
 mod log;
 mod newer;
 mod pair;

@@ -54,6 +54,7 @@ fn error_condition(error: &Error) -> &'static str {
         | Error::NoSuchMember
         | Error::FirmNotFound
         | Error::DeliveryNotFound
+        | Error::Archived
         | Error::TooManyKeys
         | Error::ResponseNotFound
         | Error::NotFailed

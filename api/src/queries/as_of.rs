@@ -146,6 +146,7 @@ pub async fn delivery(
 pub(super) fn unread_error(error: TailError) -> Error {
     match error {
         TailError::Database(error) => error.into(),
+        TailError::Archived { .. } => Error::Archived,
         unreadable @ TailError::Unreadable { .. } => Error::Internal(unreadable.to_string()),
     }
 }

@@ -11,6 +11,9 @@ use super::verify::check_manifest;
 use crate::error::AuditError;
 use crate::keys::PublicKey;
 
+/// The events of a page, at least.
+const EVENTS_PER_PAGE: usize = 500;
+
 /// The events to find.
 #[derive(Debug, Clone, Default)]
 pub struct ArchiveFilter {
@@ -89,6 +92,46 @@ impl ArchiveReader {
             })?;
         }
         Ok(events)
+    }
+
+    /// Returns events from this position up to `last`, in whole blocks, and the position up to
+    /// which these are all. A page has some hundred events at least, unless it is the last one.
+    ///
+    /// # Errors
+    /// [`AuditError::BrokenArchive`] if the archive lacks a part of it, or the error of a file.
+    pub fn read_page(&self, from: i64, last: i64) -> Result<(Vec<ArchivedEvent>, i64), AuditError> {
+        let mut events: Vec<ArchivedEvent> = Vec::new();
+        let mut through = from - 1;
+        let of_page = self.manifests.iter().filter(|manifest| {
+            SegmentManifest::ends_at(manifest.number) >= from
+                && SegmentManifest::begins_after(manifest.number) < last
+        });
+        for manifest in of_page {
+            if SegmentManifest::begins_after(manifest.number) > through {
+                break;
+            }
+            let mut reader = None;
+            for block in &manifest.blocks {
+                let end = block.seal().last_position.min(last);
+                if end < from {
+                    continue;
+                }
+                if block.events > 0 {
+                    let reader = match &mut reader {
+                        Some(reader) => reader,
+                        none => none.insert(self.archive.open_blocks(manifest)?),
+                    };
+                    let read = reader.read(block)?.events.into_iter();
+                    events.extend(read.filter(|event| (from..=last).contains(&event.position)));
+                }
+                through = end;
+                if events.len() >= EVENTS_PER_PAGE || through == last {
+                    return Ok((events, through));
+                }
+            }
+        }
+        let number = SegmentManifest::holding(through + 1);
+        Err(AuditError::in_segment(number, None, "the archive has no such segment"))
     }
 
     /// Hands out the events that a filter includes, in order, until `hand_out` returns false.

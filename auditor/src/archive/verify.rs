@@ -20,8 +20,13 @@ use crate::keys::PublicKey;
 pub enum VerifiedPart {
     /// All segments.
     All,
-    /// One segment.
-    Segment(u64),
+    /// Segments by their numbers.
+    Segments {
+        /// The first one.
+        first: u64,
+        /// The last one.
+        last: u64,
+    },
 }
 
 /// The result of a verification.
@@ -70,10 +75,11 @@ pub fn verify(
         report.through = SegmentManifest::ends_at(manifest.number);
         before = Some(manifest);
     }
-    if let VerifiedPart::Segment(number) = part
-        && !signed.iter().any(|one| one.manifest.number == number)
-    {
-        return Err(AuditError::in_segment(number, None, "the archive has no such segment"));
+    if let VerifiedPart::Segments { first, last } = part {
+        let is_there = |number| signed.iter().any(|one| one.manifest.number == number);
+        if let Some(number) = (first..=last).find(|number| !is_there(*number)) {
+            return Err(AuditError::in_segment(number, None, "the archive has no such segment"));
+        }
     }
     report.events = chosen.iter().map(|manifest| manifest.events).sum();
     report.bytes = chosen.iter().map(|manifest| manifest.events_file.bytes).sum();
@@ -90,7 +96,7 @@ impl VerifiedPart {
     fn includes(self, manifest: &SegmentManifest) -> bool {
         match self {
             Self::All => true,
-            Self::Segment(number) => manifest.number == number,
+            Self::Segments { first, last } => (first..=last).contains(&manifest.number),
         }
     }
 }

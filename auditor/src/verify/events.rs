@@ -9,14 +9,14 @@ use domain::event::Event;
 use domain::firm::FirmEvent;
 use domain::subscription::SubscriptionEvent;
 use domain::values::Timestamp;
+use eventstore::RecordedEvent;
 use eventstore::proof::{self, CheckedEvent};
 use eventstore::tail::TailError;
-use eventstore::{RecordedEvent, Upcasters};
 use projector::audit::{PlacedEntry, placed_entries};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::rows::ROWS_PER_PAGE;
+use super::source::{LogSource, SourcePage};
 use super::{FlawLocation, VerifyStop, broken_at};
 
 /// An event whose digest is right.
@@ -77,20 +77,19 @@ pub(super) struct EventPage {
     late: LateStatements,
     /// Events that do not tell their entry, and why not.
     unread: BTreeMap<i64, String>,
+    /// Events that the database does not have.
+    pub(super) archived: i64,
 }
 
 impl EventPage {
     /// Reads the events at this position and above.
     pub(super) async fn read(
         connection: &mut PgConnection,
+        source: &LogSource,
         from: i64,
         tally: &mut LogTally,
     ) -> Result<Self, VerifyStop> {
-        let checked =
-            proof::checked_events(connection, &Upcasters::current(), from, ROWS_PER_PAGE).await?;
-        let is_last = i64::try_from(checked.len()).unwrap_or(i64::MAX) < ROWS_PER_PAGE;
-        let last = checked.last().filter(|_| !is_last);
-        let next = last.and_then(|last| last.position.checked_add(1));
+        let SourcePage { events: checked, next, archived } = source.read(connection, from).await?;
         let late = proof::late_statements(connection).await?;
         refuse_unlisted(&late, from, next, &checked)?;
         let mut page = Self {
@@ -99,6 +98,7 @@ impl EventPage {
             entries: HashMap::new(),
             late,
             unread: BTreeMap::new(),
+            archived,
         };
         let mut recorded = Vec::new();
         for CheckedEvent { position, firm_id, event_id, digest, event } in checked {
@@ -137,7 +137,7 @@ impl EventPage {
         match placed_entries(connection, recorded, &self.late).await {
             Ok(entries) => self.keep_entries(entries),
             Err(TailError::Database(error)) => return Err(error.into()),
-            Err(TailError::Unreadable { .. }) => {
+            Err(TailError::Archived { .. } | TailError::Unreadable { .. }) => {
                 for event in recorded {
                     let one = std::slice::from_ref(event);
                     match placed_entries(connection, one, &self.late).await {

@@ -4,6 +4,7 @@
 //! - `events` reads a page of events, and the entries that they lead to.
 //! - `chains` compares entries, `blocks` seals, `witnesses` has the signed checkpoints.
 //! - `deciding` compares tables that decide and are in no chain, `portal` the portal's sessions.
+//! - `source` reads events of the database, and of the archive where ranges have left.
 //! - `stepped` walks in steps with a short snapshot each, for the worker.
 //!
 //! The walk computes digests, seals, entries, links and heads from the first event on. At each
@@ -17,6 +18,7 @@ mod events;
 mod portal;
 mod report;
 mod rows;
+mod source;
 mod stepped;
 mod stop;
 mod visited;
@@ -30,10 +32,12 @@ use projector::seals::sealed_to;
 use sqlx::{PgConnection, PgPool};
 use vault::installation;
 
+use crate::archive::LogArchive;
 use crate::error::AuditError;
 use crate::keys::PublicKey;
 use crate::notary::Notary;
 use crate::snapshot;
+use source::LogSource;
 use walk::{AuditWalk, StatedPositions};
 use witnesses::TrustedCheckpoints;
 
@@ -48,8 +52,16 @@ pub use crate::flaw::{Flaw, FlawLocation};
 /// Heads in one read.
 const HEADS_PER_PAGE: i64 = 5_000;
 
-/// Verifies a database against the signed checkpoints of a notary. Signatures must be made with a
-/// key of `trusted`, by default with a key that the notary knows. Calls `progress` with the
+/// What a verification may rely on.
+#[derive(Debug, Default)]
+pub struct VerifiedWith {
+    /// The keys that signatures must be made with; by default those that the notary knows.
+    pub trusted: Option<Vec<PublicKey>>,
+    /// The archive that has the ranges which have left the database.
+    pub archive: Option<LogArchive>,
+}
+
+/// Verifies a database against the signed checkpoints of a notary. Calls `progress` with the
 /// positions done so far and the positions in all.
 ///
 /// # Errors
@@ -57,7 +69,7 @@ const HEADS_PER_PAGE: i64 = 5_000;
 pub async fn database(
     pool: &PgPool,
     notary: &Notary,
-    trusted: Option<Vec<PublicKey>>,
+    VerifiedWith { trusted, archive }: VerifiedWith,
     progress: impl Fn(i64, i64) + Send,
 ) -> Result<AuditVerdict<DatabaseReport>, AuditError> {
     let verified = async {
@@ -68,7 +80,8 @@ pub async fn database(
         let installation_id = installation::id_seen_by(&mut *pool.acquire().await?).await?;
         let witnesses = TrustedCheckpoints::read(&notary.checkpoints, &trusted, installation_id)?;
         let mut transaction = snapshot::begin_long(pool).await?;
-        walk_log(&mut transaction, witnesses, progress).await
+        let source = LogSource::open(&mut transaction, archive.as_ref(), &trusted).await?;
+        walk_log(&mut transaction, witnesses, source, progress).await
     };
     match verified.await {
         Ok((report, None)) => Ok(AuditVerdict::Intact(report)),
@@ -95,11 +108,12 @@ fn require_keys(notary: &Notary, trusted: &[PublicKey]) -> Result<(), VerifyStop
 async fn walk_log(
     connection: &mut PgConnection,
     witnesses: TrustedCheckpoints,
+    source: LogSource,
     progress: impl Fn(i64, i64),
 ) -> Result<(DatabaseReport, Option<String>), VerifyStop> {
     let unwitnessed = witnesses.incomplete_reason(connection).await?;
     let stated = stated_positions(connection).await?;
-    let mut walk = AuditWalk::new(witnesses, stated);
+    let mut walk = AuditWalk::new(witnesses, stated).reading(source);
     walk.verify_all(connection, |position| progress(position, stated.height)).await?;
     compare_heads(connection, &walk).await?;
     let tally = walk.unread.is_none().then_some(&walk.tally);

@@ -22,6 +22,8 @@ pub enum AuditVerdict<R> {
 pub struct DatabaseReport {
     /// Events whose digests are right.
     pub events: u64,
+    /// Events of them that only the archive has.
+    pub archived: u64,
     /// The last verified position.
     pub through: i64,
     /// Blocks whose seals are right.

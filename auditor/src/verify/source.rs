@@ -98,8 +98,7 @@ impl LogSource {
         let Some(archive) = self.archive.clone() else {
             return Err(VerifyStop::Unknown("an archive is needed, and none is named".to_owned()));
         };
-        let (lines, through) =
-            run_blocking(move || archive.read_page(from, last_position)).await?;
+        let (lines, through) = run_blocking(move || archive.read_page(from, last_position)).await?;
         let mut page = SourcePage {
             events: Vec::with_capacity(lines.len()),
             next: through.checked_add(1),

@@ -7,7 +7,7 @@
 //! that are in no chain to `audit verify`.
 
 use domain::audit::{Seal, VerificationOutcome};
-use eventstore::proof;
+use eventstore::{proof, ranges};
 use projector::audit::{ChainHash, hashes_after};
 use projector::seals;
 use sqlx::{PgConnection, PgPool};
@@ -82,7 +82,10 @@ impl SteppedWalk {
         let mut transaction = snapshot::begin(pool).await?;
         let unwitnessed = witnesses.incomplete_reason(&mut transaction).await?;
         let stated = stated_positions(&mut transaction).await?;
-        let seal = seals::last_seal(&mut transaction, walked_to.min(stated.sealed_to) - 1).await?;
+        // What has left was proven before. The walk has the events after it.
+        let border = ranges::border(&mut transaction).await?.map_or(0, |border| border.through);
+        let begin_at = border.max(walked_to.min(stated.sealed_to) - 1);
+        let seal = seals::last_seal(&mut transaction, begin_at).await?;
         transaction.rollback().await?;
         let (walk, stage) = match seal {
             Some(seal) => (AuditWalk::after_seal(witnesses, &seal), WalkStage::Restoring(None)),

@@ -12,6 +12,7 @@ use sqlx::PgConnection;
 use super::blocks::BlockWalk;
 use super::chains::ChainWalk;
 use super::events::{EventPage, LogTally, WalkedEvent};
+use super::source::LogSource;
 use super::witnesses::TrustedCheckpoints;
 use super::{DatabaseReport, FlawLocation, VerifyStop, broken_at};
 use crate::snapshot::UNDRAWN;
@@ -32,6 +33,7 @@ pub(super) struct StatedPositions {
 /// The position of the walk, and the state computed so far.
 pub(super) struct AuditWalk {
     stated: StatedPositions,
+    source: LogSource,
     witnesses: TrustedCheckpoints,
     pub(super) chains: ChainWalk,
     blocks: BlockWalk,
@@ -40,6 +42,8 @@ pub(super) struct AuditWalk {
     pub(super) unread: Option<String>,
     last: i64,
     events: i64,
+    /// Events that the database does not have.
+    archived: i64,
     agreed: u64,
     witnessed: Option<(i64, Timestamp)>,
     /// Events up to the last agreeing checkpoint.
@@ -50,6 +54,7 @@ impl AuditWalk {
     pub(super) fn new(witnesses: TrustedCheckpoints, stated: StatedPositions) -> Self {
         Self {
             stated,
+            source: LogSource::default(),
             witnesses,
             chains: ChainWalk::new(stated.followed_to),
             blocks: BlockWalk::new(stated.sealed_to),
@@ -57,10 +62,16 @@ impl AuditWalk {
             unread: None,
             last: 0,
             events: 0,
+            archived: 0,
             agreed: 0,
             witnessed: None,
             signed_events: 0,
         }
+    }
+
+    /// The walk over events of this source.
+    pub(super) fn reading(self, source: LogSource) -> Self {
+        Self { source, ..self }
     }
 
     /// A walk that goes on after this seal. Its chains have no entry yet.
@@ -111,7 +122,9 @@ impl AuditWalk {
         from: i64,
         through: i64,
     ) -> Result<Option<i64>, VerifyStop> {
-        let page = EventPage::read(connection, from, &mut self.tally).await?.up_to(through);
+        let page = EventPage::read(connection, &self.source, from, &mut self.tally).await?;
+        self.archived += page.archived;
+        let page = page.up_to(through);
         let next = page.next;
         self.unread = self.unread.take().or_else(|| page.first_unread().cloned());
         for event in page.into_events() {
@@ -226,7 +239,7 @@ impl AuditWalk {
     async fn compare_counts(&self, connection: &mut PgConnection) -> Result<(), VerifyStop> {
         proof::read_without_indexes(connection).await?;
         let counts = [
-            ("events", proof::count_events(connection).await?, self.events),
+            ("events", proof::count_events(connection).await?, self.events - self.archived),
             ("audit_log", audit::count_entries(connection).await?, self.chains.rows.walked),
             ("seals", seals::count(connection).await?, self.blocks.rows.walked),
         ];
@@ -248,6 +261,7 @@ impl AuditWalk {
         let StatedPositions { drawn, height, sealed_to, .. } = self.stated;
         DatabaseReport {
             events: self.events.unsigned_abs(),
+            archived: self.archived.unsigned_abs(),
             through: height.max(sealed_to),
             seals: self.blocks.agreed,
             entries: self.chains.entries,

@@ -13,7 +13,7 @@ use crate::answers::why::WhyHookArgs;
 use crate::confirm::ConsentArgs;
 use crate::names;
 use crate::output::{OutputArgs, ReportArgs};
-use crate::shared_args::reason;
+use crate::shared_args::{KnownArchiveArgs, reason};
 
 /// The commands of the audit log.
 #[derive(Debug, Subcommand)]
@@ -163,6 +163,8 @@ pub(crate) struct AuditVerifyArgs {
     /// signer's keys, else the keys beside the checkpoints, and for a bundle the key in it.
     #[arg(long)]
     pub(crate) public_keys: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) archive: KnownArchiveArgs,
     #[command(flatten)]
     pub(crate) how: ReportArgs,
 }

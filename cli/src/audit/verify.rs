@@ -7,7 +7,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use auditor::bundle::{self, BundleReport};
-use auditor::verify::{self, AddedLate, AuditVerdict, AwaitedEntry, ComparedRows, DatabaseReport};
+use auditor::verify::{
+    self, AddedLate, AuditVerdict, AwaitedEntry, ComparedRows, DatabaseReport, VerifiedWith,
+};
 use auditor::{KeySource, PublicKey};
 use deliverer::inspect::lane_proof::{self, LaneComparison, LaneFault};
 use domain::audit::{AuditPeriod, EntryTime, ProvedPeriod};
@@ -33,7 +35,10 @@ pub(crate) async fn run(storage: &StorageSettings, verify: &AuditVerifyArgs) -> 
         let trusted = verify.public_keys.as_deref().map(public_keys).transpose()?;
         match &verify.bundle {
             Some(path) => verify_bundle(path, trusted.as_deref(), verify.how),
-            None => verify_database(storage, trusted, verify.how).await,
+            None => {
+                let archive = verify.archive.open()?;
+                verify_database(storage, VerifiedWith { trusted, archive }, verify.how).await
+            }
         }
     };
     match verified.await {
@@ -62,18 +67,18 @@ fn verify_bundle(
 /// Verifies the database as it is: no migration, no writes.
 async fn verify_database(
     storage: &StorageSettings,
-    trusted: Option<Vec<PublicKey>>,
+    with: VerifiedWith,
     how: ReportArgs,
 ) -> anyhow::Result<ExitCode> {
     let looking = MainDatabase::open_from(storage).await?;
     let progress = Progress::new("events", how.into());
     let told = |done, all| progress.at_position(done, all);
     let notary = storage.notary();
-    let source = match &trusted {
+    let source = match &with.trusted {
         Some(_) => None,
         None => Some(notary.known_keys()?.source),
     };
-    let verdict = verify::database(&looking.pool, &notary, trusted, told).await;
+    let verdict = verify::database(&looking.pool, &notary, with, told).await;
     let lanes = lane_proof::compare_all_lanes(&looking.pool).await;
     progress.finish();
     looking.close().await?;
@@ -157,7 +162,7 @@ fn database_json(
     let compared = &report.compared;
     let witnessed = report.witnessed.map(|(position, at)| json!({"position": position, "at": at}));
     json!({
-        "events": report.events, "through": report.through, "seals": report.seals,
+        "events": report.events, "archived": report.archived, "through": report.through, "seals": report.seals,
         "entries": report.entries, "firms": report.firms, "checkpoints": report.checkpoints,
         "last_checkpoint": witnessed, "events_unsigned": report.events_unsigned,
         "trusted_keys": source_word(source), "not_proved": NOT_PROVED,
@@ -205,6 +210,9 @@ fn of_database(report: &DatabaseReport) -> Vec<String> {
         format!("intact: {events} events up to position {through}, {seals} seals"),
         format!("        {entries} entries in {firms} chains"),
     ];
+    if report.archived > 0 {
+        lines.push(format!("        {} events are in the archive alone", report.archived));
+    }
     if let Some((position, at)) = witnessed {
         lines.push(format!(
             "        {checkpoints} checkpoints; the last is of {at}, at position {position}"

@@ -231,7 +231,7 @@ async fn make_log_ranges(
 const LOG_BEFORE: &str = "pg_temp.events_before";
 const MAKE_LOG_BEFORE: &str =
     "create temporary table events_before (like public.events including defaults)";
-const NUMBERS_BEFORE: &str = "select distinct position >> 24 from pg_temp.events_before";
+const NUMBERS_BEFORE: &str = "select distinct (position - 1) >> 24 from pg_temp.events_before";
 const MOVE_LOG_BEFORE: &str = "
     insert into public.events overriding system value
     select * from pg_temp.events_before order by position;

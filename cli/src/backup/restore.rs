@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail, ensure};
-use auditor::verify::{AuditVerdict, database as verify_log};
+use auditor::archive::LogArchive;
+use auditor::verify::{AuditVerdict, VerifiedWith, database as verify_log};
 use chrono::{DateTime, Utc};
 use clap::Args;
 use deliverer::inspect::lane_proof;
@@ -17,7 +18,7 @@ use domain::delivery::INSTALLATION_FIRM_ID;
 use domain::operations::MaintenanceEvent;
 use domain::values::Timestamp;
 use eventstore::checkup::{self, is_unused};
-use eventstore::connect;
+use eventstore::{connect, ranges};
 use projector::backups::{self, BackupNote};
 use projector::rebuild::{self, ReadModel, RebuildAct, RebuildOrder, RebuildReport, TRIES_MAX};
 use serde_json::json;
@@ -40,6 +41,7 @@ use crate::databases::UNUSED_BASE_URL;
 use crate::operator;
 use crate::output::{Column, RecordView, ReportArgs, print_note};
 use crate::progress::Progress;
+use crate::shared_args::KnownArchiveArgs;
 
 const RESTORED: RecordView = RecordView::new(&[
     Column::time("taken_at"),
@@ -65,6 +67,8 @@ pub(crate) struct RestoreArgs {
     /// keys are then believed as they are.
     #[arg(long, conflicts_with = "public_keys")]
     even_if_forged: bool,
+    #[command(flatten)]
+    archive: KnownArchiveArgs,
     #[command(flatten)]
     how: ReportArgs,
 }
@@ -117,7 +121,7 @@ pub(super) async fn run(
     let wrapping = placement.wrapping.clone();
     let mut system = System::start_on(databases, wrapping, setup, Installation::MayBegin).await?;
     system.service.operator = Some(operator::at_terminal(storage, system.main_pool()).await?);
-    let ended = finish_restore(storage, &system, &source.manifest, asked.how).await;
+    let ended = finish_restore(storage, &system, &source.manifest, asked).await;
     system.stop().await?;
     let code = ended?;
     tell_next(&source.manifest, placement.kept_checkpoints);
@@ -226,8 +230,9 @@ async fn finish_restore(
     storage: &StorageSettings,
     system: &System,
     manifest: &BackupManifest,
-    how: ReportArgs,
+    asked: &RestoreArgs,
 ) -> anyhow::Result<ExitCode> {
+    let how = asked.how;
     let erasures = upkeep::redo_erasures(&system.deliverer).await;
     let erasures = erasures.context("carrying out recorded erasures")?;
     let BackupManifest { taken_at, position, .. } = *manifest;
@@ -235,7 +240,8 @@ async fn finish_restore(
     let bytes = i64::try_from(manifest.total_bytes())?;
     let note = BackupNote { taken_at, position, bytes };
     backups::note(&mut *system.main_pool().acquire().await?, note).await?;
-    let audit_log = audit_log(storage, system, how).await?;
+    let archive = asked.archive.open()?;
+    let audit_log = audit_log(storage, system, archive, how).await?;
     let deliveries = verify_deliveries(system, how).await?;
     let read_models = read_models(system, how).await?;
     let verified = [&audit_log, &deliveries, &read_models];
@@ -265,11 +271,13 @@ async fn record_restore(
 async fn audit_log(
     storage: &StorageSettings,
     system: &System,
+    archive: Option<LogArchive>,
     how: ReportArgs,
 ) -> anyhow::Result<VerifiedPart> {
     let progress = Progress::new("events", how.into());
     let told = |done, all| progress.at_position(done, all);
-    let verdict = verify_log(system.main_pool(), &storage.notary(), None, told).await;
+    let with = VerifiedWith { archive, ..VerifiedWith::default() };
+    let verdict = verify_log(system.main_pool(), &storage.notary(), with, told).await;
     progress.finish();
     let lanes = lane_proof::compare_all_lanes(system.main_pool()).await?;
     Ok(match (verdict?, lanes.fault) {
@@ -303,7 +311,9 @@ async fn verify_deliveries(system: &System, how: ReportArgs) -> anyhow::Result<V
 async fn read_models(system: &System, how: ReportArgs) -> anyhow::Result<VerifiedPart> {
     let progress = Progress::new("events", how.into());
     let told = |done, all| progress.at_position(done, all);
-    let models = ReadModel::ALL.to_vec();
+    let has_all = ranges::border(&mut *system.main_pool().acquire().await?).await?.is_none();
+    let compared = |model: &ReadModel| has_all || !model.needs_all_events();
+    let models: Vec<ReadModel> = ReadModel::ALL.into_iter().filter(compared).collect();
     let now = system.service.clock.now().get();
     let order = RebuildOrder { models, act: RebuildAct::Verify, now, tries: TRIES_MAX };
     let reports = rebuild::rebuild_models(system.main_pool(), &order, &told).await;

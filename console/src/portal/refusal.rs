@@ -44,7 +44,7 @@ impl PortalRefusal {
             Error::NotFound | Error::DeliveryNotFound => words.nothing,
             Error::NotFailed => words.not_failed,
             Error::TooManyKeys => words.too_many_keys,
-            Error::BodyPurged => words.purged,
+            Error::BodyPurged | Error::Archived => words.purged,
             Error::Unavailable(_) | Error::NoKeyring(_) | Error::DiskFull => words.unavailable,
             // The texts of the API are English.
             Error::InvalidRequest(_) => words.not_accepted,

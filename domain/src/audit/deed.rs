@@ -106,6 +106,7 @@ actions! {
     RebuildOrdered = "rebuild_ordered": "A rebuild of read models was ordered.",
     BackupOrdered = "backup_ordered": "A backup of both databases was ordered.",
     BackupRestored = "backup_restored": "The databases were restored from a backup.",
+    LogRangeDropOrdered = "log_range_drop_ordered": "An archived range of the log was to leave.",
     PersonUnsubscribed = "person_unsubscribed": "A person gets no more mail.",
     PersonBounced = "person_bounced": "Mail to a person came back.",
     PersonRestored = "person_restored": "A person gets mail again.",
@@ -396,6 +397,12 @@ fn of_maintenance(id: &str, event: &MaintenanceEvent) -> Deed {
         MaintenanceEvent::BackupRestored { taken_at, position } => {
             let of = json!({"taken_at": taken_at, "position": position});
             maintenance(Action::BackupRestored).with_evidence(of)
+        }
+        MaintenanceEvent::LogRangeDropOrdered { number, last_position, manifest } => {
+            let of = json!({
+                "number": number, "last_position": last_position, "manifest": manifest,
+            });
+            maintenance(Action::LogRangeDropOrdered).with_evidence(of)
         }
     }
 }

@@ -113,6 +113,12 @@ impl SegmentManifest {
         number.cast_signed().saturating_mul(Self::POSITIONS)
     }
 
+    /// The number of the segment that has this position.
+    #[must_use]
+    pub const fn holding(position: i64) -> u64 {
+        ((position - 1) / Self::POSITIONS + 1).cast_unsigned()
+    }
+
     /// The bytes that a signature covers.
     #[must_use]
     pub fn signed_bytes(&self) -> Vec<u8> {

@@ -46,6 +46,15 @@ pub enum MaintenanceEvent {
         /// The position that the log had reached in it.
         position: i64,
     },
+    /// A range of the log is to leave the database. All of it is in the archive.
+    LogRangeDropOrdered {
+        /// The number of the range: its first position divided by 2^24.
+        number: i64,
+        /// The last position of the range.
+        last_position: i64,
+        /// The SHA-256 of the manifest of its last segment, which names the segments before.
+        manifest: String,
+    },
 }
 
 domain_event!(MaintenanceEvent {
@@ -54,6 +63,7 @@ domain_event!(MaintenanceEvent {
     RebuildOrdered,
     BackupOrdered,
     BackupRestored,
+    LogRangeDropOrdered,
 });
 aggregate!(Maintenance, MaintenanceCommand, MaintenanceEvent, NeverRefused);
 

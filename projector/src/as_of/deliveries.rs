@@ -12,7 +12,7 @@ use domain::event::Event;
 use domain::subscription::shown_target;
 use domain::values::{AsOf, Timestamp};
 use eventstore::tail::{self, ReadUntil, TailError};
-use eventstore::{RecordedEvent, Upcasters, load_first};
+use eventstore::{RecordedEvent, Upcasters, load_first, ranges};
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
@@ -42,6 +42,14 @@ pub async fn list_deliveries(
         let begun = page.read_page(connection).await?;
         page.before = begun.last().map(|one| (one.created_at, one.delivery_id));
         let mut rows = load_as_of(connection, firm_id, &begun, as_of).await?;
+        if rows.len() < begun.len() {
+            let found: HashSet<Uuid> = rows.iter().map(|then| then.row.delivery_id).collect();
+            require_stored(
+                connection,
+                begun.iter().filter(|one| !found.contains(&one.delivery_id)),
+            )
+            .await?;
+        }
         rows.sort_by_key(|then| std::cmp::Reverse((then.row.created_at, then.row.delivery_id)));
         found.extend(rows.into_iter().map(|then| then.row));
         if found.len() >= limit || begun.len() < STREAMS_PER_READ {
@@ -78,15 +86,30 @@ pub async fn find_delivery(
             listed.next().unwrap_or(BegunDelivery { delivery_id, ..BegunDelivery::default() })
         }
     };
-    let begun = [begun];
-    let then = load_as_of(connection, firm_id, &begun, as_of).await?.into_iter().next();
-    let Some(mut then) = then else { return Ok(None) };
+    let then = load_as_of(connection, firm_id, &[begun], as_of).await?.into_iter().next();
+    let Some(mut then) = then else {
+        require_stored(connection, known.iter()).await?;
+        return Ok(None);
+    };
     if let Some(hook_id) = then.row.hook_id {
         for (_, target) in hooks::target_urls(connection, &[hook_id]).await? {
             then.show_target(&shown_target(&target));
         }
     }
     Ok(Some(then))
+}
+
+/// Refuses to say of these deliveries that they had not begun, if their events have left.
+async fn require_stored<'a>(
+    connection: &mut PgConnection,
+    mut missing: impl Iterator<Item = &'a BegunDelivery>,
+) -> Result<(), TailError> {
+    match ranges::border(connection).await? {
+        Some(border) if missing.any(|one| one.created_at < border.since) => {
+            Err(TailError::Archived { through: border.through })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A delivery that may have begun by that moment.

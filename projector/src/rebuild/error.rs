@@ -25,6 +25,17 @@ pub enum RebuildError {
         /// The error of the writer.
         error: AppendError,
     },
+    /// Events have left that the read model is made of.
+    #[error(
+        "{model} is made of events up to position {through} that are in the archive: \
+         `firmforms archive attach` brings them back"
+    )]
+    Archived {
+        /// The read model.
+        model: ReadModel,
+        /// The last position that has left.
+        through: i64,
+    },
     /// In every attempt a transaction was still appending.
     #[error("the end of the log did not settle: a long transaction is appending to it")]
     Unsettled,

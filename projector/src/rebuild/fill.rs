@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use chrono::NaiveDate;
 use domain::audit::Seal;
 use eventstore::tail::{self, LogRange, TailError};
-use eventstore::{Fence, RecordedEvent, Upcasters, crash};
+use eventstore::{Fence, RecordedEvent, Upcasters, crash, ranges};
 use sqlx::{Connection, PgConnection};
 
 use super::model::ReadModel;
@@ -190,6 +190,11 @@ pub(super) async fn fill_models(
     fillings: &mut [ModelFill],
     progress: &RebuildProgress<'_>,
 ) -> Result<(), RebuildError> {
+    if let Some(border) = ranges::border(connection).await?
+        && let Some(filling) = fillings.iter().find(|filling| filling.model.needs_all_events())
+    {
+        return Err(RebuildError::Archived { model: filling.model, through: border.through });
+    }
     let settled = fence.look_patiently().await?.settled;
     let mut goals = Vec::with_capacity(fillings.len());
     for filling in &*fillings {

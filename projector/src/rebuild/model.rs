@@ -125,6 +125,12 @@ impl ReadModel {
         }
     }
 
+    /// Whether the model is made of occurrences and deliveries, too. These can leave the database.
+    #[must_use]
+    pub const fn needs_all_events(self) -> bool {
+        matches!(self, Self::Deliveries | Self::AuditLog | Self::Seals)
+    }
+
     /// Returns the tables of the model.
     pub(super) const fn tables(self) -> &'static [ModelTable] {
         match self {

@@ -105,7 +105,7 @@ pub(super) const SERVICE_GRANTS: &[(&str, &str)] = &[("tokens", "insert, update"
 
 /// Our functions. Those with their owner's rights are for the doors alone, which ask them for a
 /// key's owner, but for those that [`MAKE_RANGES`].
-pub(super) const KNOWN_FUNCTIONS: [&str; 14] = [
+pub(super) const KNOWN_FUNCTIONS: [&str; 15] = [
     "admit_keys(bytea[], timestamp with time zone, integer, double precision)",
     "audit_refuse_change()",
     "authenticate_keys(bytea[], timestamp with time zone, integer, double precision)",
@@ -118,12 +118,14 @@ pub(super) const KNOWN_FUNCTIONS: [&str; 14] = [
     MAKE_RANGES[0],
     MAKE_RANGES[1],
     MAKE_RANGES[2],
+    MAKE_RANGES[3],
     "refuse_taken()",
     "take_place()",
 ];
 
-/// The functions that make ranges of the log and of history, for the projector alone.
-pub(super) const MAKE_RANGES: [&str; 3] = [
+/// The functions that make and drop ranges of the log and of history, for the projector alone.
+pub(super) const MAKE_RANGES: [&str; 4] = [
+    "drop_log_range(bigint)",
     "lay_out_log()",
     "make_history_range(regclass, timestamp with time zone)",
     "make_log_range(bigint)",

@@ -90,7 +90,10 @@ async fn g7_each_quiet_hour_gets_a_checkpoint() {
     assert_eq!(count(), 4);
     let last = notary.checkpoints.read_last().unwrap().unwrap();
     assert_eq!(last.verified_key(), notary.keys.public_keys().unwrap().pop());
-    let verdict = verify::database(world.pool(), &notary, None, |_, _| {}).await.unwrap();
+    let verdict =
+        verify::database(world.pool(), &notary, verify::VerifiedWith::default(), |_, _| {})
+            .await
+            .unwrap();
     let verify::AuditVerdict::Intact(report) = verdict else { panic!("{verdict:?}") };
     assert_eq!((report.checkpoints, report.firms), (4, 1));
 }
@@ -104,7 +107,10 @@ async fn an_empty_log_is_intact() {
         checkpoints: CheckpointFolder::in_folder(folder.path().join("checkpoints")),
     };
     notary.take_checkpoint(world.pool(), &SystemEntropy, world.clock.now()).await.unwrap();
-    let verdict = verify::database(world.pool(), &notary, None, |_, _| {}).await.unwrap();
+    let verdict =
+        verify::database(world.pool(), &notary, verify::VerifiedWith::default(), |_, _| {})
+            .await
+            .unwrap();
     assert!(matches!(verdict, verify::AuditVerdict::Intact(_)), "{verdict:?}");
 }
 

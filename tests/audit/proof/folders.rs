@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use auditor::verify::{self, AuditVerdict};
+use auditor::verify::{self, AuditVerdict, VerifiedWith};
 use auditor::{AuditVerifier, CheckpointFolder, KeyFolder, Notary};
 use domain::audit::{EndedVerification, VerificationOutcome};
 use eventstore::worker::Worker;
@@ -147,7 +147,8 @@ async fn a_slow_verification_is_not_cut() {
     let wait = || {
         block_in_place(|| Handle::current().block_on(until_idle_or_gone(&beside)));
     };
-    let verdict = verify::database(&pool, &notary, None, |_, _| wait()).await.unwrap();
+    let verdict =
+        verify::database(&pool, &notary, VerifiedWith::default(), |_, _| wait()).await.unwrap();
     assert!(matches!(verdict, AuditVerdict::Intact(_)), "{verdict:?}");
 }
 

@@ -15,7 +15,7 @@ mod walk;
 
 use domain::audit::once::{RecordedChange, SubscriptionLives};
 use domain::event::Event;
-use eventstore::proof;
+use eventstore::{proof, ranges};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
@@ -45,7 +45,8 @@ pub async fn verify(
     let lives = subscription_lives(connection, scope.part.firm_id).await?;
     let subscriptions = lives.count() as u64;
     let report = ProofReport { through, subscriptions, ..ProofReport::default() };
-    let mut walk = ProofWalk { scope, lives, report };
+    let archived_through = ranges::border(connection).await?.map_or(0, |border| border.through);
+    let mut walk = ProofWalk { scope, lives, report, archived_through };
     let mut after = scope.position_before();
     // A gap is one step, however wide it is: a forged position must not make the proof endless.
     while let Some(first) = proof::next_position(connection, after).await? {

@@ -8,7 +8,7 @@ use domain::audit::once::{
 };
 use domain::delivery::{DeliveryEvent, DeliveryOf};
 use domain::event::Event;
-use eventstore::{RecordedEvent, StreamName, Upcasters, load_first, load_many, proof};
+use eventstore::{RecordedEvent, StreamName, Upcasters, load_first, load_many, proof, ranges};
 use projector::replays::{self, QueuedItem};
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -21,6 +21,8 @@ pub(super) struct ProofWalk {
     pub(super) scope: ProofScope,
     pub(super) lives: SubscriptionLives,
     pub(super) report: ProofReport,
+    /// The last position that has left the database.
+    pub(super) archived_through: i64,
 }
 
 impl ProofWalk {
@@ -129,14 +131,36 @@ impl ProofWalk {
         known.extend(
             loaded.iter().filter_map(recorded_occurrence).map(|one| (one.occurrence_id, one)),
         );
+        let left = self.left_among(connection, &far, &known).await?;
         for (one, beginning) in to_hooks() {
-            let happened = beginning.delivery_of().and_then(|of| known.get(&of.occurrence_id));
+            let of = beginning.delivery_of();
+            // The occurrence was proven before it left.
+            if of.is_some_and(|of| left.contains(&of.occurrence_id)) {
+                continue;
+            }
+            let happened = of.and_then(|of| known.get(&of.occurrence_id));
             if let Some(wrong) = self.lives.fault_of_beginning(one.delivery_id, beginning, happened)
             {
                 self.count_fault(one.proof_example(wrong));
             }
         }
         Ok(())
+    }
+
+    /// Returns which of these occurrences have left the database for the archive.
+    async fn left_among(
+        &self,
+        connection: &mut PgConnection,
+        far: &[&str],
+        known: &HashMap<Uuid, RecordedOccurrence<'_>>,
+    ) -> Result<HashSet<Uuid>, DeliveryError> {
+        let unknown = far.iter().filter_map(|id| id.parse().ok());
+        let unknown: Vec<Uuid> = unknown.filter(|id| !known.contains_key(id)).collect();
+        if self.archived_through == 0 || unknown.is_empty() {
+            return Ok(HashSet::new());
+        }
+        let left = ranges::left_among(connection, &unknown, self.archived_through).await?;
+        Ok(left.into_iter().collect())
     }
 
     /// Judges the attempts of these deliveries, and whether a pending delivery is queued.

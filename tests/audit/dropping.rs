@@ -1,0 +1,349 @@
+//! Ranges of the log that leave the database, and come back from the archive.
+
+use std::path::PathBuf;
+
+use eventstore::ranges::RANGE_POSITIONS;
+use serde_json::Value;
+use sqlx::Executor;
+use tempfile::TempDir;
+use tests::process::firmforms;
+use tests::{Firm, Receiver, World, submitted, whole_story};
+use uuid::Uuid;
+
+/// A world whose log has filled its first range, with an archive of it.
+struct Full {
+    world: World,
+    firm: Firm,
+    receiver: Receiver,
+    response: Uuid,
+    folder: TempDir,
+}
+
+impl Full {
+    async fn new() -> Self {
+        let world = World::new().await;
+        let firm = whole_story::tell(&world).await;
+        let receiver = Receiver::start().await;
+        let hook = world.subscribe(&firm, &receiver.url("/hook")).await;
+        let response = world.id();
+        world.report_one(submitted(&firm, response)).await;
+        world.deliver().await;
+        world.remove_hook(&firm, hook).await.ok();
+        end_replays(&world).await;
+        let made = Self { world, firm, receiver, response, folder: tempfile::tempdir().unwrap() };
+        made.fill_range(0).await;
+        made
+    }
+
+    /// Moves on to the range after this one, and archives all of it.
+    async fn fill_range(&self, number: i64) {
+        self.go_to((number + 1) * RANGE_POSITIONS - 2).await;
+        self.world.subscribe(&self.firm, &self.receiver.url(&format!("/{number}"))).await;
+        self.world.submit(&self.firm).await;
+        self.world.deliver().await;
+        self.go_to((number + 1) * RANGE_POSITIONS + 2_000).await;
+        self.world.submit(&self.firm).await;
+        self.world.deliver().await;
+        self.follow().await;
+        let (code, text) = self.command(&["archive", "write"]).await;
+        assert_eq!(code, 0, "{text}");
+    }
+
+    async fn go_to(&self, position: i64) {
+        let jump = format!("select setval('events_position_seq', {position})");
+        self.world.change_database(&jump).await;
+        let ahead = "select make_log_range(last_value >> 24) from events_position_seq";
+        self.world.change_database(ahead).await;
+    }
+
+    /// Brings all followers to the end, and signs.
+    async fn follow(&self) {
+        self.world.project().await;
+        self.world.purge().await;
+        self.world.begin_to_erase().await;
+        self.world.erase().await;
+        self.world.seal().await;
+        let (code, text) = self.command(&["audit", "checkpoint"]).await;
+        assert_eq!(code, 0, "{text}");
+    }
+
+    fn archive(&self) -> PathBuf {
+        self.folder.path().join("archive")
+    }
+
+    /// A command that knows the archive.
+    async fn command(&self, arguments: &[&str]) -> (i32, String) {
+        let mut process = firmforms(&self.world.database);
+        process.env("FIRMFORMS_ARCHIVE_URL", self.archive()).args(arguments);
+        let output = process.output().await.unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code().unwrap(), String::from_utf8(text).unwrap())
+    }
+
+    /// A command that knows no archive.
+    async fn without_archive(&self, arguments: &[&str]) -> (i32, String) {
+        let output = firmforms(&self.world.database).args(arguments).output().await.unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code().unwrap(), String::from_utf8(text).unwrap())
+    }
+
+    /// What a verification says, without what changes when a range leaves.
+    async fn verified(&self) -> Value {
+        let mut process = firmforms(&self.world.database);
+        process.env("FIRMFORMS_ARCHIVE_URL", self.archive());
+        let output = process.args(["audit", "verify", "--json"]).output().await.unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let mut report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        report.as_object_mut().unwrap().remove("archived");
+        report
+    }
+
+    async fn drop_all(&self) -> (i32, String) {
+        self.command(&["archive", "drop", "--keep-days", "1"]).await
+    }
+
+    /// Lets the first range leave.
+    async fn dropped(self) -> Self {
+        if self.world.count_events("LogRangeDropOrdered").await == 0 {
+            let (code, text) = self.drop_all().await;
+            assert!(code == 2 && text.contains("no signed checkpoint"), "{code}: {text}");
+            self.follow().await;
+        }
+        let (code, text) = self.drop_all().await;
+        assert!(code == 0 && text.contains("dropped"), "{code}: {text}");
+        self
+    }
+
+    /// All events of the database, as one digest.
+    async fn events(&self) -> String {
+        sqlx::query_scalar("select md5(string_agg(e::text, '' order by position)) from events e")
+            .fetch_one(self.world.pool())
+            .await
+            .unwrap()
+    }
+
+    async fn traffic(&self) -> i64 {
+        let question = format!(
+            "select count(*) from events where aggregate_type in ('Occurrence', 'Delivery')
+                and position <= {RANGE_POSITIONS}"
+        );
+        self.world.ask_number(&question).await
+    }
+}
+
+/// Replays that wait for an operator hold a range.
+async fn end_replays(world: &World) {
+    world.change_database("update replays set state = 'stopped' where state <> 'finished'").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_range_leaves_and_comes_back() {
+    let log = Full::new().await;
+    let (before, events, traffic) = (log.verified().await, log.events().await, log.traffic().await);
+    assert!(traffic > 50, "{traffic}");
+    let dry = log.command(&["archive", "drop", "--keep-days", "1", "--dry-run"]).await;
+    assert!(dry.0 == 0 && dry.1.contains("can leave"), "{dry:?}");
+    assert_eq!(log.events().await, events, "a dry run changes nothing");
+
+    let log = log.dropped().await;
+    assert_eq!(log.traffic().await, 0);
+    log.follow().await;
+    let after = log.verified().await;
+    let number = |report: &Value, name: &str| report[name].as_i64().unwrap();
+    for (name, more) in [("events", 1), ("entries", 1), ("firms", 0)] {
+        assert_eq!(number(&after, name), number(&before, name) + more, "{name}: {after}");
+    }
+    let (code, text) = log.without_archive(&["audit", "verify"]).await;
+    assert!(code == 2 && text.contains("name it by --archive-url"), "{code}: {text}");
+    let (code, text) = log.command(&["verify", "deliveries"]).await;
+    assert_eq!(code, 0, "{text}");
+
+    let (code, text) = log.command(&["archive", "attach", "0"]).await;
+    assert!(code == 0 && text.contains(&traffic.to_string()), "{text}");
+    let back: String = sqlx::query_scalar(
+        "select md5(string_agg(e::text, '' order by position)) from events e
+          where event_type <> 'LogRangeDropOrdered'",
+    )
+    .fetch_one(log.world.pool())
+    .await
+    .unwrap();
+    assert_eq!(back, events, "each event is as it was");
+    let (code, text) = log.without_archive(&["audit", "verify"]).await;
+    assert_eq!(code, 0, "{text}");
+    let (code, text) = log.command(&["projections", "verify", "--all"]).await;
+    assert_eq!(code, 0, "{text}");
+    let (code, text) = log.command(&["archive", "attach", "0"]).await;
+    assert!(code != 0 && text.contains("no range has left"), "{text}");
+    let log = log.dropped().await;
+    assert_eq!(log.traffic().await, 0, "it leaves again, by the same order");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn work_goes_on_beside_what_left() {
+    let log = Full::new().await.dropped().await;
+    let occurrences = log.world.count_events("OccurrenceRecorded").await;
+    log.world.change_database("delete from activity_seen").await;
+    log.world.report_one(submitted(&log.firm, log.response)).await;
+    assert_eq!(
+        log.world.count_events("OccurrenceRecorded").await,
+        occurrences,
+        "a repeated report of what has left changes nothing"
+    );
+    let received = log.receiver.received().len();
+    log.world.submit(&log.firm).await;
+    log.world.deliver().await;
+    assert!(log.receiver.received().len() > received);
+    log.world.order_erasure(&log.firm, log.response).await;
+    log.follow().await;
+    log.verified().await;
+    let (code, text) = log.command(&["verify", "deliveries"]).await;
+    assert_eq!(code, 0, "{text}");
+}
+
+/// Each answer that needs events which have left says so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_left_is_named_and_not_denied() {
+    let log = Full::new().await;
+    let id: Uuid = sqlx::query_scalar(
+        "select delivery_id from deliveries where state = 'delivered' order by created_at limit 1",
+    )
+    .fetch_one(log.world.pool())
+    .await
+    .unwrap();
+    let id = id.to_string();
+    let log = log.dropped().await;
+    for (arguments, says) in [
+        (&["deliveries", "show", &id][..], "archive"),
+        (&["projections", "rebuild", "deliveries"], "firmforms archive attach"),
+        (&["projections", "verify", "--all"], "firmforms archive attach"),
+    ] {
+        let (code, text) = log.command(arguments).await;
+        assert!(code != 0 && text.contains(says), "{arguments:?}: {code}: {text}");
+    }
+    let (code, text) = log.command(&["projections", "verify", "hooks"]).await;
+    assert_eq!(code, 0, "{text}");
+    let (code, text) = log.command(&["archive", "show", &id]).await;
+    assert!(code == 0 && text.contains("DeliveryAttempted"), "{text}");
+}
+
+/// What the database keeps of a range must be what the archive has.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn forged_events_in_a_dropped_stretch_are_found() {
+    let log = Full::new().await.dropped().await;
+    let copy = "create table kept as select * from events where event_type = 'KeyCreated'";
+    for (forged, back) in [
+        (
+            "update events set recorded_at = recorded_at + interval '1 millisecond'
+              where position = (select min(position) from kept)",
+            "update events e set recorded_at = k.recorded_at from kept k
+              where e.position = k.position",
+        ),
+        (
+            "delete from events where position = (select min(position) from kept)",
+            "insert into events overriding system value
+             select * from kept where position = (select min(position) from kept)",
+        ),
+        (
+            "create table ranges.forged partition of ranges.log_traffic
+                 for values from (1) to (16777217);
+             insert into events overriding system value
+             select 7000, 'Delivery', gen_random_uuid()::text, 9, event_type, event_version,
+                    payload, metadata, firm_id, recorded_at, digest from kept limit 1",
+            "drop table ranges.forged",
+        ),
+    ] {
+        let mut session = log.world.pool().acquire().await.unwrap();
+        session.execute("set session_replication_role = replica").await.unwrap();
+        session
+            .execute(copy.replace("table kept", "table if not exists kept").as_str())
+            .await
+            .unwrap();
+        session.execute(forged).await.unwrap();
+        let (code, text) = log.command(&["audit", "verify"]).await;
+        assert!(code == 1 && text.contains("BROKEN"), "{forged}: {code}: {text}");
+        session.execute(back).await.unwrap();
+        session.execute("reset session_replication_role").await.unwrap();
+    }
+    log.verified().await;
+}
+
+/// Each refusal, and that nothing was dropped.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_needed_range_stays() {
+    let log = Full::new().await;
+    let events = log.events().await;
+    let kept = async |says: &str| {
+        let (_, text) = log.drop_all().await;
+        assert!(text.contains("the range 0 stays") && text.contains(says), "{says}: {text}");
+    };
+    let (code, text) = log.command(&["archive", "drop", "--keep-days", "36000"]).await;
+    assert!(code == 0 && text.contains("younger than 36000 days"), "{code}: {text}");
+    let archive = log.archive();
+    let elsewhere = log.folder.path().join("elsewhere");
+    std::fs::rename(&archive, &elsewhere).unwrap();
+    kept("it has no segment 16").await;
+    std::fs::rename(&elsewhere, &archive).unwrap();
+    let of = |ending: &str| {
+        let files = std::fs::read_dir(&archive).unwrap().map(|entry| entry.unwrap().path());
+        let mut mine = files.filter(|path| {
+            let name = path.file_name().unwrap().to_str().unwrap();
+            name.starts_with("00000001") && name.ends_with(ending)
+        });
+        mine.next().unwrap()
+    };
+    for ending in [".gz", ".index", ".json"] {
+        let whole = std::fs::read(of(ending)).unwrap();
+        let mut flipped = whole.clone();
+        flipped[200] ^= 1;
+        std::fs::write(of(ending), flipped).unwrap();
+        let (code, text) = log.drop_all().await;
+        assert!(code != 0 && text.contains("00000001") || text.contains("segment 1"), "{text}");
+        std::fs::write(of(ending), whole).unwrap();
+    }
+    assert_eq!(log.events().await, events, "no order was written");
+
+    kept("no signed checkpoint covers the order").await;
+    log.follow().await;
+    for (needs, says, back) in [
+        (
+            "insert into replays (replay_id, firm_id, state, reason, force, rate_per_second,
+                                  selected, requested_at, sequence)
+             values (gen_random_uuid(), gen_random_uuid(), 'paused', 'r', false, 1, 0, now(), 1)",
+            "a replay has not ended",
+            "delete from replays where reason = 'r'",
+        ),
+        (
+            "insert into unspread (firm_id, position, occurrence_id)
+             values (gen_random_uuid(), 5, gen_random_uuid())",
+            "",
+            "delete from unspread where position = 5",
+        ),
+        (
+            "update checkpoints set position = 5 where name = 'deliveries'",
+            "a follower has not read the range",
+            "update checkpoints set position = (select max(position) from checkpoints)
+              where name = 'deliveries'",
+        ),
+    ] {
+        log.world.change_database(needs).await;
+        kept(says).await;
+        log.world.change_database(back).await;
+    }
+    assert!(log.traffic().await > 0);
+    log.dropped().await;
+}
+
+/// The database checks again by itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_database_refuses_by_itself() {
+    let log = Full::new().await;
+    let refused = async |number: i64| {
+        let statement = format!("select drop_log_range({number})");
+        log.world.pool().execute(statement.as_str()).await.unwrap_err().to_string()
+    };
+    assert!(refused(0).await.contains("no event says"));
+    assert!(refused(1).await.contains("an older range is there"));
+    // Absent ranges are gone already.
+    log.world.pool().execute("select drop_log_range(77)").await.unwrap();
+    assert!(log.traffic().await > 0);
+}
