@@ -284,6 +284,10 @@ begin
     alter table public.events detach partition ranges.events_before;
     drop table ranges.events_before;
     alter table ranges.log_state_before rename to events_before;
+    alter table ranges.events_before rename constraint log_state_before_pkey to events_pkey;
+    alter table ranges.events_before
+        rename constraint log_state_before_position_key to events_position_key;
+    alter index ranges.log_state_before_erasures_idx rename to events_erasures_idx;
     execute format('alter table public.events attach partition ranges.events_before
                         for values from (minvalue) to (%s)', ends_at + 1);
     alter table ranges.events_before drop constraint log_state_before_border_check;

@@ -17,7 +17,7 @@ use domain::operations::MaintenanceEvent;
 use domain::values::Timestamp;
 use eventstore::ranges::{self, StoredRange};
 use eventstore::worker::{NextStep, WakeOn, Worker};
-use eventstore::{Clock, NewEvent, Store, outage, proof};
+use eventstore::{Clock, NewEvent, Store, crash, outage, proof};
 use projector::signatures;
 use vault::Entropy;
 
@@ -134,12 +134,17 @@ impl RangeDropper {
         if is_dry_run {
             return Ok(DropLook::Droppable(range));
         }
+        crash::point("dropping");
         let ordered_at = self.order(entropy, now, range, manifest).await?;
+        crash::point("dropping");
         if !self.is_signed(entropy, now, ordered_at).await? {
             return Ok(DropLook::Kept(range, RangeKept::Unsigned));
         }
+        crash::point("dropping");
         let mut connection = self.store.pool().acquire().await?;
-        Ok(match ranges::drop_range(&mut connection, range.number).await? {
+        let dropped = ranges::drop_range(&mut connection, range.number).await?;
+        crash::point("dropping");
+        Ok(match dropped {
             Ok(()) => DropLook::Dropped(range),
             Err(why) => DropLook::Kept(range, RangeKept::Needed(why)),
         })
@@ -175,7 +180,7 @@ impl RangeDropper {
         let context = EventContext {
             firm_id: INSTALLATION_FIRM_ID,
             recorded_at: now,
-            actor: self.actor.clone(),
+            actor: self.actor,
             correlation_id: entropy.new_id(),
             causation_id: None,
             traceparent: None,

@@ -1,14 +1,25 @@
 //! Ranges of the log that leave the database, and come back from the archive.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
+use auditor::archive::LogArchive;
+use auditor::{CheckpointFolder, KeyFolder, Notary};
+use domain::event::Actor;
+use eventstore::connect;
 use eventstore::ranges::RANGE_POSITIONS;
+use eventstore::worker::Worker;
 use serde_json::Value;
+use service::dropping::{RangeDropWorker, RangeDropper};
 use sqlx::Executor;
 use tempfile::TempDir;
-use tests::process::firmforms;
-use tests::{Firm, Receiver, World, submitted, whole_story};
+use tests::process::{assert_killed, data_dir, firmforms};
+use tests::{Copies, Firm, Receiver, TestDatabase, World, submitted, whole_story};
 use uuid::Uuid;
+use vault::SystemEntropy;
+
+use crate::ranges;
 
 /// A world whose log has filled its first range, with an archive of it.
 struct Full {
@@ -21,7 +32,13 @@ struct Full {
 
 impl Full {
     async fn new() -> Self {
-        let world = World::new().await;
+        let made = Self::begun_in(World::new().await).await;
+        made.fill_range(0).await;
+        made
+    }
+
+    /// A log whose first events are in this world.
+    async fn begun_in(world: World) -> Self {
         let firm = whole_story::tell(&world).await;
         let receiver = Receiver::start().await;
         let hook = world.subscribe(&firm, &receiver.url("/hook")).await;
@@ -30,9 +47,7 @@ impl Full {
         world.deliver().await;
         world.remove_hook(&firm, hook).await.ok();
         end_replays(&world).await;
-        let made = Self { world, firm, receiver, response, folder: tempfile::tempdir().unwrap() };
-        made.fill_range(0).await;
-        made
+        Self { world, firm, receiver, response, folder: tempfile::tempdir().unwrap() }
     }
 
     /// Moves on to the range after this one, and archives all of it.
@@ -42,6 +57,11 @@ impl Full {
         self.world.submit(&self.firm).await;
         self.world.deliver().await;
         self.go_to((number + 1) * RANGE_POSITIONS + 2_000).await;
+        self.write_archive().await;
+    }
+
+    /// Archives all segments that are whole.
+    async fn write_archive(&self) {
         self.world.submit(&self.firm).await;
         self.world.deliver().await;
         self.follow().await;
@@ -122,6 +142,18 @@ impl Full {
             .unwrap()
     }
 
+    /// The same without the events that order ranges to leave.
+    async fn events_but_orders(&self) -> String {
+        sqlx::query_scalar(
+            "select md5(string_agg(e::text, '' order by position)) from events e
+              where event_type <> 'LogRangeDropOrdered'",
+        )
+        .fetch_one(self.world.pool())
+        .await
+        .unwrap()
+    }
+
+    /// Occurrences and deliveries of the first range.
     async fn traffic(&self) -> i64 {
         let question = format!(
             "select count(*) from events where aggregate_type in ('Occurrence', 'Delivery')
@@ -160,14 +192,7 @@ async fn a_range_leaves_and_comes_back() {
 
     let (code, text) = log.command(&["archive", "attach", "0"]).await;
     assert!(code == 0 && text.contains(&traffic.to_string()), "{text}");
-    let back: String = sqlx::query_scalar(
-        "select md5(string_agg(e::text, '' order by position)) from events e
-          where event_type <> 'LogRangeDropOrdered'",
-    )
-    .fetch_one(log.world.pool())
-    .await
-    .unwrap();
-    assert_eq!(back, events, "each event is as it was");
+    assert_eq!(log.events_but_orders().await, events, "each event is as it was");
     let (code, text) = log.without_archive(&["audit", "verify"]).await;
     assert_eq!(code, 0, "{text}");
     let (code, text) = log.command(&["projections", "verify", "--all"]).await;
@@ -346,4 +371,122 @@ async fn the_database_refuses_by_itself() {
     // Absent ranges are gone already.
     log.world.pool().execute("select drop_log_range(77)").await.unwrap();
     assert!(log.traffic().await > 0);
+}
+
+/// Of the log before there were ranges only what decides stays.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_old_log_leaves_in_part() {
+    let log = Full::begun_in(ranges::old_world().await).await;
+    log.follow().await;
+    ranges::lay_out(&log.world).await;
+    log.write_archive().await;
+    let (before, events, traffic) = (log.verified().await, log.events().await, log.traffic().await);
+    let log = log.dropped().await;
+    assert_eq!(log.traffic().await, 0);
+    assert_eq!(
+        log.verified().await["events"].as_i64(),
+        before["events"].as_i64().map(|events| events + 1),
+        "the order alone came"
+    );
+    log.world.change_database("delete from activity_seen").await;
+    let occurrences = log.world.count_events("OccurrenceRecorded").await;
+    log.world.report_one(submitted(&log.firm, log.response)).await;
+    assert_eq!(log.world.count_events("OccurrenceRecorded").await, occurrences);
+    let (code, text) = log.command(&["archive", "attach", "-1"]).await;
+    assert!(code == 0 && text.contains(&traffic.to_string()), "{text}");
+    assert_eq!(log.events_but_orders().await, events);
+    let log = log.dropped().await;
+    assert_eq!(log.traffic().await, 0);
+}
+
+/// The dump has what is left, with the places of what is not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_lacks_what_left() {
+    if Copies::of_this_machine().is_none() {
+        return;
+    }
+    let log = Full::new().await.dropped().await;
+    log.follow().await;
+    // The first start writes what a backup looks for.
+    assert_eq!(log.command(&["firms", "list"]).await.0, 0);
+    let copy = log.folder.path().join("backup");
+    let (code, text) = log.command(&["backup", copy.to_str().unwrap()]).await;
+    assert_eq!(code, 0, "{text}");
+    let again = TestDatabase::without_schema().await;
+    let mut restoring = firmforms(&again);
+    restoring.env_remove("FIRMFORMS_WRAPPING_KEY").env("FIRMFORMS_ARCHIVE_URL", log.archive());
+    restoring.arg("restore").arg(&copy).args(["--even-if-forged", "--json"]);
+    let output = restoring.output().await.unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for (part, word) in
+        [("audit_log", "intact"), ("deliveries", "proven"), ("read_models", "9 equal the log")]
+    {
+        assert!(told[part].as_str().unwrap().contains(word), "{told}");
+    }
+    let pool = connect(again.main.clone(), 1);
+    let places: i64 =
+        sqlx::query_scalar("select count(*) from places").fetch_one(&pool).await.unwrap();
+    assert_eq!(places, log.world.count("places").await);
+    let triggers =
+        "select count(*) from pg_trigger where tgname = 'take_place' and tgenabled <> 'O'";
+    let disabled: i64 = sqlx::query_scalar(triggers).fetch_one(&pool).await.unwrap();
+    assert_eq!(disabled, 0);
+}
+
+/// A process that is killed between any two steps leaves a range that is whole, or gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_droppers_are_followed_by_others() {
+    let log = Full::new().await;
+    let (before, events) = (log.verified().await, log.events().await);
+    let drop_until = async |pass: u32| {
+        let mut process = firmforms(&log.world.database);
+        process
+            .env("FIRMFORMS_ARCHIVE_URL", log.archive())
+            .env("CRASH_AT", format!("dropping:{pass}"))
+            .args(["archive", "drop", "--keep-days", "1"]);
+        process.status().await.unwrap()
+    };
+    for pass in 1..=4 {
+        let status = drop_until(pass).await;
+        assert_killed(status, &format!("dropping:{pass}"));
+        assert_eq!(log.traffic().await == 0, pass == 4, "pass {pass}");
+        assert!(pass == 4 || log.events_but_orders().await == events);
+        log.follow().await;
+    }
+    let orders = log.world.count_events("LogRangeDropOrdered").await;
+    assert_eq!(orders, 1, "the order of the first process is the others'");
+    let after = log.verified().await;
+    assert_eq!(after["events"].as_i64(), before["events"].as_i64().map(|events| events + 1));
+}
+
+/// The worker of `serve` drops what an operator would, and takes no range that came back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_worker_drops_old_ranges() {
+    let log = Full::new().await;
+    let home = data_dir(&log.world.database);
+    let dropper = RangeDropper {
+        store: log.world.projector().clone(),
+        archive: LogArchive::in_folder(log.archive()),
+        notary: Notary {
+            keys: KeyFolder::in_folder(home.join("audit-keys")),
+            checkpoints: CheckpointFolder::in_folder(home.join("checkpoints")),
+        },
+        keep_for: Duration::from_secs(86_400),
+        actor: Actor::System,
+        takes_attached: false,
+    };
+    let clock = log.world.clock.clone();
+    let mut worker = RangeDropWorker::new(dropper, Arc::new(SystemEntropy), clock);
+    worker.step().await.unwrap();
+    assert!(log.traffic().await > 0, "its last event is not a day old");
+    log.world.pass(Duration::from_secs(2 * 86_400));
+    worker.step().await.unwrap();
+    log.follow().await;
+    worker.step().await.unwrap();
+    assert_eq!(log.traffic().await, 0);
+    assert_eq!(log.command(&["archive", "attach", "0"]).await.0, 0);
+    log.world.pass(Duration::from_secs(2 * 86_400));
+    worker.step().await.unwrap();
+    assert!(log.traffic().await > 0, "it came back for an operator");
 }

@@ -30,7 +30,7 @@ const ONE_TABLE: &str = "
 
 const RANGES: &str = "select count(*) from pg_partition_tree('events') where isleaf";
 
-async fn old_world() -> World {
+pub(super) async fn old_world() -> World {
     let world = World::on(TestDatabase::new().await).await;
     world.pool().execute(ONE_TABLE).await.unwrap();
     world
@@ -41,7 +41,7 @@ fn ranges_of(world: &World) -> LogRanges {
 }
 
 /// Steps until the log is in ranges.
-async fn lay_out(world: &World) {
+pub(super) async fn lay_out(world: &World) {
     let mut worker = ranges_of(world);
     for _ in 0..6 {
         worker.step().await.unwrap();

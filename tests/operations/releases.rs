@@ -4,7 +4,9 @@
 use std::path::Path;
 use std::process::Stdio;
 
-use eventstore::connect;
+use eventstore::ranges::LogRanges;
+use eventstore::worker::Worker;
+use eventstore::{NewFormats, Store, connect};
 use serde_json::Value;
 use tests::{Copies, TestDatabase, history_ranges};
 
@@ -48,6 +50,9 @@ async fn this_build_restores_and_proves_each_release() {
             ["ranges.deliveries_before"],
             "history as it was"
         );
+        lay_out(&database).await;
+        let verified = firmforms(&database).args(["audit", "verify"]).output().await.unwrap();
+        assert!(verified.status.success(), "{}", backup::told(&verified));
         let folder = tempfile::tempdir().unwrap();
         let copy = folder.path().join("backup");
         let mut backing_up = backup::command(&database);
@@ -64,4 +69,16 @@ async fn this_build_restores_and_proves_each_release() {
         restored += 1;
     }
     assert!(restored > 0, "no release is kept");
+}
+
+/// Brings the log of a release into ranges.
+async fn lay_out(database: &TestDatabase) {
+    let store = Store::new(connect(database.main.clone(), 2), Vec::new());
+    let mut worker = LogRanges::new(store.clone(), NewFormats::allowed());
+    for _ in 0..6 {
+        worker.step().await.unwrap();
+    }
+    let ranges = "select count(*) from pg_partition_tree('events') where isleaf";
+    let ranges: i64 = sqlx::query_scalar(ranges).fetch_one(store.pool()).await.unwrap();
+    assert_eq!(ranges, 5, "the table as it was, what decides, and three ranges");
 }
