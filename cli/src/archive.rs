@@ -1,14 +1,13 @@
 //! `archive`: copies whole segments of the log into files, verifies the files, and finds events in
 //! them. Only `write` and `status` need a database.
 
+mod args;
 mod ranges;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::{Context, anyhow, bail};
-use auditor::PublicKey;
+use anyhow::{anyhow, bail};
 use auditor::archive::{
     self, ArchiveFilter, ArchiveReader, ArchiveReport, ArchiveStep, ArchivedEvent, SegmentWriter,
     VerifiedPart,
@@ -21,19 +20,15 @@ use serde_json::{Value, json};
 use service::StorageSettings;
 use uuid::Uuid;
 
+use self::args::{ArchivePlaceArgs, EXIT_FAILED, TrustedKeysArgs};
 use self::ranges::{ArchiveAttachArgs, ArchiveDropArgs};
 use crate::audit::args::TimeRangeArgs;
-use crate::audit::public_keys;
 use crate::databases::MainDatabase;
 use crate::failure;
 use crate::output::{
     self, Column, ListTable, OutputArgs, RecordView, ReportArgs, Tone, print_json, print_note,
 };
 use crate::progress::Progress;
-use crate::shared_args::{ArchivePlace, archive_place};
-
-/// The command could not be finished.
-const EXIT_FAILED: u8 = 2;
 
 const SEGMENTS: ListTable = ListTable::new(
     &[
@@ -88,14 +83,6 @@ pub(crate) enum ArchiveCommand {
     Attach(ArchiveAttachArgs),
 }
 
-/// The place of the archive.
-#[derive(Debug, Args)]
-pub(crate) struct ArchivePlaceArgs {
-    /// The archive: a directory, `file://` and its path, or `s3://bucket/prefix`.
-    #[arg(long, env = "FIRMFORMS_ARCHIVE_URL", value_parser = archive_place)]
-    archive_url: ArchivePlace,
-}
-
 #[derive(Debug, Args)]
 pub(crate) struct ArchiveWriteArgs {
     #[command(flatten)]
@@ -113,14 +100,6 @@ pub(crate) struct ArchiveStatusArgs {
     place: ArchivePlaceArgs,
     #[command(flatten)]
     json: ReportArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct TrustedKeysArgs {
-    /// The trusted public keys, one per line, as `audit keys publish` prints them. By default the
-    /// signer's keys, else the keys beside the checkpoints.
-    #[arg(long)]
-    public_keys: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -347,20 +326,4 @@ fn print_events(how: OutputArgs, events: &[ArchivedEvent]) -> anyhow::Result<Exi
     let items = events.iter().map(item).collect::<anyhow::Result<Vec<Value>>>()?;
     EVENTS.print(how, items);
     Ok(ExitCode::SUCCESS)
-}
-
-impl TrustedKeysArgs {
-    /// The trusted keys. A signature proves nothing without one.
-    fn read(&self, storage: &StorageSettings) -> anyhow::Result<Vec<PublicKey>> {
-        let trusted = match &self.public_keys {
-            Some(path) => public_keys(path)?,
-            None => storage.notary().known_keys().context("the signer's keys")?.keys,
-        };
-        if trusted.is_empty() {
-            bail!(
-                "no public key is known, so no signature can be checked: name them by --public-keys"
-            );
-        }
-        Ok(trusted)
-    }
 }

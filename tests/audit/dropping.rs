@@ -274,9 +274,11 @@ async fn what_left_is_named_and_not_denied() {
     .await
     .unwrap();
     let id = id.to_string();
+    let firm = log.firm.id.to_string();
     let log = log.dropped().await;
     for (arguments, says) in [
         (&["deliveries", "show", &id][..], "archive"),
+        (&["deliveries", "list", "--firm", &firm, "--as-of", "2026-11-01T12:30:00Z"], "archive"),
         (&["projections", "rebuild", "deliveries"], "firmforms archive attach"),
         (&["projections", "verify", "--all"], "firmforms archive attach"),
     ] {
@@ -291,7 +293,7 @@ async fn what_left_is_named_and_not_denied() {
 
 /// What the database keeps of a range must be what the archive has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn forged_events_in_a_dropped_stretch_are_found() {
+async fn forgeries_where_a_range_left_are_found() {
     let log = Full::new().await.dropped().await;
     let copy = "create table kept as select * from events where event_type = 'KeyCreated'";
     for (forged, back) in [

@@ -14,7 +14,7 @@ use service::StorageSettings;
 use service::dropping::{DropLook, RangeDropper};
 use vault::SystemEntropy;
 
-use super::{ArchivePlaceArgs, EXIT_FAILED, TrustedKeysArgs};
+use super::args::{ArchivePlaceArgs, EXIT_FAILED, TrustedKeysArgs};
 use crate::databases::MainDatabase;
 use crate::operator;
 use crate::output::{Column, ListTable, OutputArgs, RecordView, ReportArgs, print_note};

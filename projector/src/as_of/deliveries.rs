@@ -42,22 +42,30 @@ pub async fn list_deliveries(
         let begun = page.read_page(connection).await?;
         page.before = begun.last().map(|one| (one.created_at, one.delivery_id));
         let mut rows = load_as_of(connection, firm_id, &begun, as_of).await?;
-        if rows.len() < begun.len() {
-            let found: HashSet<Uuid> = rows.iter().map(|then| then.row.delivery_id).collect();
-            require_stored(
-                connection,
-                begun.iter().filter(|one| !found.contains(&one.delivery_id)),
-            )
-            .await?;
-        }
         rows.sort_by_key(|then| std::cmp::Reverse((then.row.created_at, then.row.delivery_id)));
         found.extend(rows.into_iter().map(|then| then.row));
         if found.len() >= limit || begun.len() < STREAMS_PER_READ {
             break;
         }
     }
+    if found.len() < limit {
+        require_all_stored(connection, firm_id).await?;
+    }
     found.truncate(limit);
     Ok(found)
+}
+
+/// Refuses a list that ends where events have left: older deliveries of the firm are not in it.
+async fn require_all_stored(connection: &mut PgConnection, firm_id: Uuid) -> Result<(), TailError> {
+    let Some(border) = ranges::border(connection).await? else { return Ok(()) };
+    let has_older: bool = sqlx::query_scalar(
+        "select exists (select from deliveries where firm_id = $1 and created_at < $2)",
+    )
+    .bind(firm_id)
+    .bind(border.since)
+    .fetch_one(connection)
+    .await?;
+    if has_older { Err(TailError::Archived { through: border.through }) } else { Ok(()) }
 }
 
 /// Finds one delivery of a firm, if its occurrence listed it or an event had queued it.
@@ -88,8 +96,13 @@ pub async fn find_delivery(
     };
     let then = load_as_of(connection, firm_id, &[begun], as_of).await?.into_iter().next();
     let Some(mut then) = then else {
-        require_stored(connection, known.iter()).await?;
-        return Ok(None);
+        let border = ranges::border(connection).await?;
+        return match (known, border) {
+            (Some(one), Some(border)) if one.created_at < border.since => {
+                Err(TailError::Archived { through: border.through })
+            }
+            _ => Ok(None),
+        };
     };
     if let Some(hook_id) = then.row.hook_id {
         for (_, target) in hooks::target_urls(connection, &[hook_id]).await? {
@@ -97,19 +110,6 @@ pub async fn find_delivery(
         }
     }
     Ok(Some(then))
-}
-
-/// Refuses to say of these deliveries that they had not begun, if their events have left.
-async fn require_stored<'a>(
-    connection: &mut PgConnection,
-    mut missing: impl Iterator<Item = &'a BegunDelivery>,
-) -> Result<(), TailError> {
-    match ranges::border(connection).await? {
-        Some(border) if missing.any(|one| one.created_at < border.since) => {
-            Err(TailError::Archived { through: border.through })
-        }
-        _ => Ok(()),
-    }
 }
 
 /// A delivery that may have begun by that moment.
