@@ -148,6 +148,16 @@ pub(crate) struct ArchiveFindArgs {
     json: OutputArgs,
 }
 
+/// Says where a list of deliveries ends that was longer once.
+pub(crate) fn note_archived(firm: Option<Uuid>, before: Option<Timestamp>) {
+    let Some(time) = before else { return };
+    let firm = firm.map(|firm| format!(" --firm {firm}")).unwrap_or_default();
+    print_note(&format!(
+        "deliveries before {time} have left: `firmforms archive find{firm} --until {time}` finds \
+         their events"
+    ));
+}
+
 pub(crate) async fn run(storage: &StorageSettings, command: ArchiveCommand) -> ExitCode {
     let ended = match command {
         ArchiveCommand::Write(asked) => write(storage, &asked).await,

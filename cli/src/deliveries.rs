@@ -5,7 +5,7 @@ pub(crate) mod view;
 
 use api::Service;
 use api::commands::readings;
-use api::queries::listing::{self, DeliveryListQuery};
+use api::queries::listing::{self, DeliveriesThen, DeliveryListQuery};
 use projector::deliveries::DeliveryRow;
 use service::{StorageSettings, System};
 use uuid::Uuid;
@@ -13,6 +13,7 @@ use uuid::Uuid;
 use self::args::{DeliveriesCommand, DeliveryListArgs, WorkflowsCommand};
 use self::view::{BodyErasure, delivery_json, delivery_then, pause_by_delivery};
 use crate::answers::{self, why};
+use crate::archive::note_archived;
 use crate::databases;
 use crate::failure::terminal_error;
 use crate::names::{self, NamedKind};
@@ -89,10 +90,11 @@ async fn list_deliveries(system: &System, list: DeliveryListArgs) -> anyhow::Res
         let asked = DeliveryListQuery { as_of: Some(as_of.to_string()), ..asked };
         return list_then(service, firm, &asked, list.json).await;
     }
-    let rows = listing::deliveries(service, firm, &asked).await.map_err(terminal_error)?.rows;
-    let holding = pause_by_delivery(service, firm, &rows).await?;
-    let items = rows.iter().map(|row| delivery_json(row, &holding)).collect();
+    let page = listing::deliveries(service, firm, &asked).await.map_err(terminal_error)?;
+    let holding = pause_by_delivery(service, firm, &page.rows).await?;
+    let items = page.rows.iter().map(|row| delivery_json(row, &holding)).collect();
     DELIVERIES.print(list.json, items);
+    note_archived(Some(firm), page.ends_at());
     Ok(())
 }
 
@@ -113,7 +115,7 @@ async fn list_then(
     asked: &DeliveryListQuery,
     json: OutputArgs,
 ) -> anyhow::Result<()> {
-    let (rows, erased) =
+    let DeliveriesThen { rows, erased, archived_before } =
         listing::deliveries_then(service, firm, asked).await.map_err(terminal_error)?;
     let then = |row: &DeliveryRow| {
         let is_erased = erased.contains(&row.response_id);
@@ -121,6 +123,7 @@ async fn list_then(
     };
     let items = rows.iter().map(then).collect();
     DELIVERIES_THEN.print(json, items);
+    note_archived(Some(firm), archived_before);
     Ok(())
 }
 
@@ -133,9 +136,10 @@ pub(crate) async fn list_workflow_steps(
     let firm = names::find_id(system.main_pool(), NamedKind::Firm, &list.firm).await?;
     let asked = list.filter.list_query(None, service.clock.now())?;
     record_reading(service, firm, &asked).await?;
-    let rows = listing::steps(service, firm, &asked).await.map_err(terminal_error)?.rows;
-    let holding = pause_by_delivery(service, firm, &rows).await?;
-    let items = rows.iter().map(|row| delivery_json(row, &holding)).collect();
+    let page = listing::steps(service, firm, &asked).await.map_err(terminal_error)?;
+    let holding = pause_by_delivery(service, firm, &page.rows).await?;
+    let items = page.rows.iter().map(|row| delivery_json(row, &holding)).collect();
     STEPS.print(list.json, items);
+    note_archived(Some(firm), page.ends_at());
     system.stop().await
 }

@@ -6,12 +6,14 @@ use clap::{Args, Subcommand};
 use domain::delivery::INSTALLATION_FIRM_ID;
 use domain::operations::MaintenanceEvent;
 use domain::values::Timestamp;
+use projector::deliveries;
 use projector::rebuild::{
     self, ModelStatus, ReadModel, RebuildAct, RebuildOrder, RebuildOutcome, RebuildReport,
     RowDifference, TRIES_MAX,
 };
 use serde_json::{Value, json};
 use service::{StorageSettings, System};
+use sqlx::PgPool;
 
 use crate::databases;
 use crate::failure;
@@ -123,12 +125,27 @@ async fn rebuild_models(
     let made = rebuild::rebuild_models(system.main_pool(), &order, &told).await;
     progress.finish();
     match made {
-        Ok(reports) => Ok(print_reports(which.json, &reports)),
+        Ok(reports) => {
+            let code = print_reports(which.json, &reports);
+            if order.models.contains(&ReadModel::Deliveries) {
+                note_kept_history(system.main_pool()).await?;
+            }
+            Ok(code)
+        }
         Err(unfinished) => {
             print_reports(which.json, &unfinished.done);
             Err(unfinished.into())
         }
     }
+}
+
+/// Says from where on history was compared, if months have left.
+async fn note_kept_history(pool: &PgPool) -> anyhow::Result<()> {
+    if let Some(border) = deliveries::history_border(pool).await? {
+        let kept_since = Timestamp::from(border.kept_since);
+        print_note(&format!("deliveries before {kept_since} have left, and are not compared"));
+    }
+    Ok(())
 }
 
 fn print_reports(how: OutputArgs, reports: &[RebuildReport]) -> ExitCode {

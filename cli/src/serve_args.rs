@@ -39,20 +39,18 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_enum, default_value = "all", env = "FIRMFORMS_ROLE")]
     pub(crate) role: RoleArg,
     /// The number of this installation, from 0 to 63, if it is one of several behind one address.
-    /// It is kept for good, and new keys name it.
+    /// New keys name it for good.
     #[arg(long, env = "FIRMFORMS_CELL", value_name = "NUMBER")]
     pub(crate) cell: Option<Cell>,
-    /// Start no delivery, replay or invite while this process runs. Activities are taken in, and
-    /// deliveries are queued. For the time after a restore: a start without it continues the work.
-    /// See also `deliveries pause`.
+    /// Start no delivery, replay or invite while this process runs; activities are taken in, and
+    /// deliveries queued. For the time after a restore: a start without it continues the work.
     #[arg(long, env = "FIRMFORMS_PAUSED", value_parser = switch)]
     pub(crate) paused: bool,
     /// The address of the public door.
     #[arg(long, default_value = "127.0.0.1:8080", env = "FIRMFORMS_ADDR", value_parser = address)]
     pub(crate) addr: SocketAddr,
-    /// The address of the internal door, for the product and operators: by default 127.0.0.1:8081,
-    /// or unix: with the path of a Unix socket. A process without doors answers /livez, /readyz and
-    /// /metrics there, if it is given.
+    /// The address of the internal door: by default 127.0.0.1:8081, or unix: with the path of a Unix
+    /// socket. A process without doors answers /livez, /readyz and /metrics there, if it is given.
     #[arg(long, env = "FIRMFORMS_INTERNAL_ADDR")]
     pub(crate) internal_addr: Option<InternalAddr>,
     /// The most connections of the public door at once. A low limit of file descriptors lowers it.
@@ -62,8 +60,8 @@ pub(crate) struct ServeArgs {
     /// all. Raise it behind a proxy.
     #[arg(long, env = "FIRMFORMS_CONNECTIONS_PER_PEER", value_parser = count())]
     pub(crate) connections_per_peer: Option<usize>,
-    /// Seconds that a connection of a door may wait for its next request. Longer than a proxy in
-    /// front keeps its connections.
+    /// Seconds that a door's connection may wait for its next request: longer than in a proxy before
+    /// it.
     #[arg(long, env = "FIRMFORMS_IDLE_SECONDS", default_value_t = 75,
           value_parser = value_parser!(u64).range(1..=86_400))]
     pub(crate) idle_seconds: u64,
@@ -147,8 +145,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, default_value_t = 7, env = "FIRMFORMS_KEEP_DELIVERED_DAYS",
           value_parser = value_parser!(u32).range(..=DAYS_MAX))]
     pub(crate) keep_delivered_days: u32,
-    /// Days that the body of a failed or cancelled delivery is kept. A replay needs it. It is kept
-    /// at least as long as that of a delivered one.
+    /// Days that the body of a failed or cancelled delivery is kept for replays, at least as long as
+    /// a delivered one's.
     #[arg(long, default_value_t = 30, env = "FIRMFORMS_KEEP_FAILED_DAYS",
           value_parser = value_parser!(u32).range(..=DAYS_MAX))]
     pub(crate) keep_failed_days: u32,
@@ -188,6 +186,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "FIRMFORMS_KEEP_LOG_DAYS", requires = "archive_url",
           value_parser = value_parser!(u32).range(1..=DAYS_MAX))]
     pub(crate) keep_log_days: Option<u32>,
+
+    /// Days after which months of history leave the database; by default none leaves.
+    #[arg(long, env = "FIRMFORMS_KEEP_HISTORY_DAYS",
+          value_parser = value_parser!(u32).range(1..=DAYS_MAX))]
+    pub(crate) keep_history_days: Option<u32>,
 
     #[command(flatten)]
     pub(crate) telemetry: TelemetryArgs,

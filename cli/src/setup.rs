@@ -57,7 +57,8 @@ pub(crate) fn serve_setup(
         patience: InviteWait::default(),
         notary: Some(storage.signing_notary()?),
         archive: serve.archive_url.as_ref().map(ArchivePlace::open).transpose()?,
-        keep_log: keep_log(serve)?,
+        keep_log: keep_traffic(serve, "--keep-log-days", serve.keep_log_days)?,
+        keep_history: keep_traffic(serve, "--keep-history-days", serve.keep_history_days)?,
         verification_interval: verification_interval(serve),
         sending: if serve.paused { SendingMode::Held } else { SendingMode::On },
         batchers: CallBatchers::default(),
@@ -96,15 +97,17 @@ fn verification_interval(serve: &ServeArgs) -> Option<Duration> {
 /// Days for which a delivery may still be tried or sent again after its body was kept.
 const LAST_TRIES_DAYS: u32 = 35;
 
-/// The age at which ranges of the log leave. A replay needs the events of each delivery that it
-/// sends.
-fn keep_log(serve: &ServeArgs) -> anyhow::Result<Option<Duration>> {
-    let Some(days) = serve.keep_log_days else { return Ok(None) };
+/// The age at which ranges of the log or of history leave. A replay finds each delivery that it
+/// sends in history, and needs its events.
+fn keep_traffic(
+    serve: &ServeArgs,
+    flag: &str,
+    days: Option<u32>,
+) -> anyhow::Result<Option<Duration>> {
+    let Some(days) = days else { return Ok(None) };
     let least = serve.keep_failed_days.max(serve.keep_delivered_days) + LAST_TRIES_DAYS;
     if days < least {
-        bail!(
-            "--keep-log-days: at least {least}, which is {LAST_TRIES_DAYS} more than bodies are kept"
-        );
+        bail!("{flag}: at least {least}, which is {LAST_TRIES_DAYS} more than bodies are kept");
     }
     Ok(Some(Duration::from_secs(u64::from(days) * 86_400)))
 }

@@ -5,6 +5,7 @@ use axum::extract::Request;
 use axum::http::Method;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::Response;
+use domain::values::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -22,6 +23,9 @@ pub(crate) struct ListAnswer<T> {
     pub(crate) items: Vec<T>,
     #[serde(default)]
     pub(crate) next: Option<String>,
+    /// Older deliveries have left, and the question reaches there.
+    #[serde(default)]
+    pub(crate) archived_before: Option<Timestamp>,
 }
 
 /// An error of the API.

@@ -124,6 +124,16 @@ pub(crate) fn empty_note(is_empty: &EmptyList) -> Markup {
     html! { @if is_empty.0 { p.none { "Nothing here." } } }
 }
 
+/// Says where a list of deliveries ends that was longer once.
+pub(crate) fn archived_note(before: Option<Timestamp>) -> Markup {
+    html! {
+        @if let Some(time) = before {
+            p { "Deliveries before " (plain_time(time)) " have left: "
+                code { "firmforms archive find" } " finds their events." }
+        }
+    }
+}
+
 /// Whether a list has no rows.
 pub(crate) struct EmptyList(pub(crate) bool);
 

@@ -7,13 +7,15 @@
 //! - [`System`] is every part of a process, assembled on its pools. `adapters` lets `api` and
 //!   `deliverer` meet.
 //! - [`start_workers`] starts the workers of a [`ProcessRole`].
-//! - [`dropping`] lets old ranges of the log leave, once the archive has them.
+//! - [`dropping`] lets old ranges of the log leave, once the archive has them, and [`history_drops`]
+//!   old months of history.
 //! - [`BoundDoors`] bind the doors, serve them closed, and open them.
 //! - [`serve`] runs all of it until a signal.
 //! - [`telemetry`] is the only reader of metrics, and writes the log.
 //! - [`ingest`] takes in activities from lines.
 
 pub mod dropping;
+pub mod history_drops;
 pub mod ingest;
 pub mod key_files;
 pub mod roles;

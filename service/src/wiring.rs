@@ -58,6 +58,8 @@ pub struct System {
     pub archive: Option<LogArchive>,
     /// The age at which ranges of the log leave for the archive; `None` for never.
     pub keep_log: Option<Duration>,
+    /// The age at which months of history leave; `None` for never.
+    pub keep_history: Option<Duration>,
     /// The time between two verifications of the log; `None` for none.
     pub verification_interval: Option<Duration>,
     /// The followers of the two databases' primaries, until `serve` runs them.
@@ -90,6 +92,8 @@ pub struct SystemSetup {
     pub archive: Option<LogArchive>,
     /// The age at which ranges of the log leave for the archive; `None` for never.
     pub keep_log: Option<Duration>,
+    /// The age at which months of history leave; `None` for never.
+    pub keep_history: Option<Duration>,
     /// The time between two verifications of the log; `None` for none.
     pub verification_interval: Option<Duration>,
     /// Whether this process sends.
@@ -129,6 +133,7 @@ impl SystemSetup {
             notary: None,
             archive: None,
             keep_log: None,
+            keep_history: None,
             verification_interval: None,
             sending: SendingMode::On,
             batchers: CallBatchers::default(),
@@ -253,6 +258,7 @@ impl System {
             notary: setup.notary,
             archive: setup.archive,
             keep_log: setup.keep_log,
+            keep_history: setup.keep_history,
             verification_interval: setup.verification_interval,
             primaries: Vec::new(),
             cluster: None,

@@ -33,6 +33,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::adapters::claim_in_appends;
 use crate::dropping::{RangeDropWorker, RangeDropper};
+use crate::history_drops::HistoryDropWorker;
 use crate::role::ProcessRole;
 use crate::wiring::System;
 
@@ -154,6 +155,11 @@ fn spawn_projector(system: &System, stop: &CancellationToken, tasks: &mut JoinSe
     tasks.spawn(run_on(episodes, store.nudge(), stop.clone()));
     let housekeeping = HousekeepingWorker::new(pool.clone(), system.service.clock.clone());
     tasks.spawn(run_on(housekeeping, store.nudge(), stop.clone()));
+    if let Some(keep_for) = system.keep_history {
+        let clock = system.service.clock.clone();
+        let drops = HistoryDropWorker::new(pool.clone(), clock, keep_for);
+        tasks.spawn(run_on(drops, store.nudge(), stop.clone()));
+    }
 }
 
 /// Starts the sender. In a process that also has doors, appends claim for it.
@@ -222,6 +228,7 @@ mod tests {
             declared::<LogTailCheck>(),
             declared::<LogRanges>(),
             declared::<RangeDropWorker>(),
+            declared::<HistoryDropWorker>(),
         ];
         let expected = [
             ("deliveries", WakeOn::AnyEvent),
@@ -246,6 +253,7 @@ mod tests {
             ("log_tail", WakeOn::Timer),
             ("log_ranges", WakeOn::Timer),
             ("log_drop", WakeOn::Timer),
+            ("history_drop", WakeOn::Timer),
         ];
         assert_eq!(workers, expected);
     }

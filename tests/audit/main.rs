@@ -5,6 +5,7 @@
 mod archive;
 mod as_of;
 mod dropping;
+mod history;
 mod log;
 mod newer;
 mod pair;

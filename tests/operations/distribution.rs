@@ -9,11 +9,12 @@ use sqlx::PgPool;
 use tests::{TestDatabase, World};
 
 /// Tables without a firm's rows, and their content. Each cell has its own.
-const OF_NO_FIRM: [(&str, &str); 21] = [
+const OF_NO_FIRM: [(&str, &str); 22] = [
     ("_sqlx_migrations", "the schema"),
     ("cell", "this installation's number"),
     ("checkpoints", "how far each follower of this log is"),
     ("lost_tails", "the losses of this log"),
+    ("history_drops", "months of history that have left this cell"),
     ("erased_up_to", "one mark in this installation's log"),
     ("identity_check", "one word under this installation's key"),
     ("identity_key", "this installation's key"),

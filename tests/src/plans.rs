@@ -12,13 +12,14 @@ use sqlx::{Executor, PgPool};
 pub type Sizes = BTreeMap<String, f64>;
 
 /// Tables that may be read whole, and why that is no matter.
-const TINY: [(&str, &str); 21] = [
+const TINY: [(&str, &str); 22] = [
     ("checkpoints", "one row per follower"),
     ("rebuilds", "one row per read model"),
     ("last_signature", "one row"),
     ("lost_tails", "one row per loss of the log's end"),
     ("last_verification", "one row"),
     ("last_backup", "one row"),
+    ("history_drops", "one row per month of history that has left"),
     ("lane_wakes", "a sender takes them as they come"),
     ("unspread", "what bursts leave for a moment"),
     ("pauses", "what operators hold now: mostly nothing"),

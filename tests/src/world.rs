@@ -35,6 +35,7 @@ use projector::partials::PartialTimer;
 use projector::seals::SealWorker;
 use projector::tokens::NewToken;
 use serde_json::Value;
+use service::history_drops::HistoryDropWorker;
 use service::{System, SystemSetup};
 use sha2::{Digest, Sha256};
 use sqlx::PgPool;
@@ -332,6 +333,12 @@ impl World {
         let store = self.projector.clone();
         drain(Follower::new(store.clone(), self.system.fence.clone(), DeliveryProjection)).await;
         drain(Follower::new(store, self.system.fence.clone(), AuditLog)).await;
+    }
+
+    /// Drops the months of history whose end is as old as this.
+    pub async fn drop_old_history(&self, keep_for: Duration) {
+        let (pool, clock) = (self.projector.pool().clone(), self.clock.clone());
+        drain(HistoryDropWorker::new(pool, clock, keep_for)).await;
     }
 
     /// Seals the blocks of the log that are whole.

@@ -68,7 +68,7 @@ pub(super) async fn list(
     let rows = audit::list_entries(service.store.pool(), firm_id, &filter, limit).await?;
     let more = i64::try_from(rows.len()) == Ok(limit);
     let last = rows.last().filter(|_| more).map(|row| row.sequence.to_string());
-    Ok(Json(ListBody { items: rows.iter().map(lines::entry_json).collect(), next: last }))
+    Ok(Json(ListBody::page(rows.iter().map(lines::entry_json).collect(), last)))
 }
 
 /// Shows an entry with the bytes that are hashed.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::HeaderName;
 use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use domain::delivery::{self, ContentState, Hop, Outcome};
 use domain::operations::{ReadAs, ReadingDetails, ReadingSubject};
 use domain::values::{AsOf, Timestamp};
@@ -27,7 +27,7 @@ use crate::error::Error;
 use crate::queries::as_of;
 use crate::queries::export::{self, DeliveryExport};
 use crate::queries::history::{self, DeliveryHistory};
-use crate::queries::listing::{self, DeliveryListQuery};
+use crate::queries::listing::{self, DeliveriesThen, DeliveryListQuery};
 use crate::service::Service;
 
 /// A delivery in an answer of the internal API.
@@ -84,6 +84,9 @@ struct AttemptBody {
     late: bool,
 }
 
+/// A file has no place for the border of history.
+const ARCHIVED_BEFORE: HeaderName = HeaderName::from_static("archived-before");
+
 /// Lists the newest deliveries, without their attempts.
 pub(super) async fn list(
     reader: Reader,
@@ -103,7 +106,8 @@ pub(super) async fn list(
         DeliveryBody { paused, ..row.into() }
     };
     let next = page.next.map(|id| id.to_string());
-    Ok(Json(ListBody { items: page.rows.into_iter().map(held).collect(), next }))
+    let archived_before = page.archived_before;
+    Ok(Json(ListBody { items: page.rows.into_iter().map(held).collect(), next, archived_before }))
 }
 
 fn list_query(mut query: QueryFields) -> Result<DeliveryListQuery, Error> {
@@ -127,12 +131,14 @@ async fn list_then(
     firm_id: Uuid,
     asked: &DeliveryListQuery,
 ) -> Result<Json<ListBody<DeliveryBody>>, Error> {
-    let (rows, erased) = listing::deliveries_then(service, firm_id, asked).await?;
+    let DeliveriesThen { rows, erased, archived_before } =
+        listing::deliveries_then(service, firm_id, asked).await?;
     let shown = |row: DeliveryRow| {
         let erased = Some(erased.contains(&row.response_id));
         DeliveryBody { erased, ..row.into() }
     };
-    Ok(Json(ListBody::new(rows.into_iter().map(shown).collect::<Vec<_>>())))
+    let items = rows.into_iter().map(shown).collect();
+    Ok(Json(ListBody { items, next: None, archived_before }))
 }
 
 /// Shows a delivery with its attempts, as it is or as it was. Body and answers need a reason.
@@ -194,7 +200,7 @@ pub(super) async fn export(
     PathFirm(firm_id): PathFirm,
     State(service): State<Arc<Service>>,
     mut query: QueryFields,
-) -> Result<([(HeaderName, &'static str); 1], Body), Error> {
+) -> Result<(HeaderMap, Body), Error> {
     let asked = DeliveryExport {
         format: query.parsed("format", "csv or ndjson")?.unwrap_or_default(),
         hook_id: query.id("hook_id")?,
@@ -206,7 +212,13 @@ pub(super) async fn export(
     // A refused export is no export. No line is read before the answer.
     let lines = export::stream_lines(&service, firm_id, &asked).await?;
     readings::record(&service, firm_id, reader.actor(), asked.reading_details()).await?;
-    Ok(([(CONTENT_TYPE, asked.format.content_type())], Body::from_stream(lines)))
+    let content_type = HeaderValue::from_static(asked.format.content_type());
+    let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, content_type)]);
+    let time = export::archived_before(&service, &asked).await?;
+    if let Some(Ok(time)) = time.map(|time| HeaderValue::from_str(&time.to_string())) {
+        headers.insert(ARCHIVED_BEFORE, time);
+    }
+    Ok((headers, Body::from_stream(lines)))
 }
 
 /// Explains the state of a delivery.

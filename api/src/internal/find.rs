@@ -9,7 +9,7 @@ use super::ListBody;
 use super::caller::Reader;
 use super::query::QueryFields;
 use crate::error::Error;
-use crate::queries::find::{self, Found};
+use crate::queries::find::{self, Found, FoundText};
 use crate::service::Service;
 
 /// Finds a text among ids, key starts, hashes, positions, hosts and firms' names.
@@ -21,6 +21,7 @@ pub(super) async fn find(
     let text = query.text("q");
     query.refuse_unknown()?;
     let text = text.ok_or_else(|| Error::invalid("`q` is missing"))?;
-    let items = find::find_text(&service, reader.holder().reached_firms(), &text).await?;
-    Ok(Json(ListBody { items, next: None }))
+    let FoundText { items, archived_before } =
+        find::find_text(&service, reader.holder().reached_firms(), &text).await?;
+    Ok(Json(ListBody { items, next: None, archived_before }))
 }

@@ -91,7 +91,7 @@ pub(super) async fn list(
     let wanted = HookListQuery { which, as_of, after, limit };
     let page = listing::hooks(&service, firm_id, wanted).await?;
     let next = page.next.map(|id| id.to_string());
-    Ok(Json(ListBody { items: page.rows.into_iter().map(HookLifeBody::from).collect(), next }))
+    Ok(Json(ListBody::page(page.rows.into_iter().map(HookLifeBody::from).collect(), next)))
 }
 
 /// Shows a subscription's life and the reason of its end.

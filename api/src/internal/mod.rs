@@ -40,6 +40,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::routing::{delete, get, post};
+use domain::values::Timestamp;
 use serde::Serialize;
 
 use crate::error::Error;
@@ -144,19 +145,27 @@ async fn wrong_method() -> Error {
 struct ListBody<T> {
     items: Vec<T>,
     next: Option<String>,
+    /// Only of deliveries: older ones have left, and the question reaches there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    archived_before: Option<Timestamp>,
 }
 
 impl<R: Into<T>, T> From<ListPage<R>> for ListBody<T> {
     fn from(page: ListPage<R>) -> Self {
         let next = page.next.map(|id| id.to_string());
-        Self { next, ..Self::new(page.rows) }
+        Self { next, archived_before: page.archived_before, ..Self::new(page.rows) }
     }
 }
 
 impl<T> ListBody<T> {
+    /// A page of a list, with the `after` of the next one.
+    const fn page(items: Vec<T>, next: Option<String>) -> Self {
+        Self { items, next, archived_before: None }
+    }
+
     /// A list without further pages.
     fn new(rows: Vec<impl Into<T>>) -> Self {
-        Self { items: rows.into_iter().map(Into::into).collect(), next: None }
+        Self::page(rows.into_iter().map(Into::into).collect(), None)
     }
 }
 

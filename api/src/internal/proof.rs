@@ -119,7 +119,7 @@ pub(super) async fn checkpoints(
     let items = service.audit.checkpoints_after(after, limit).await?;
     let last = items.last().filter(|_| items.len() == limit);
     let next = last.map(|signed| signed.checkpoint.number.to_string());
-    Ok(Json(ListBody { items, next }))
+    Ok(Json(ListBody::page(items, next)))
 }
 
 /// Shows the last verification that the service made by itself.

@@ -26,5 +26,5 @@ pub(super) async fn list(
     let found = receivers::list(&service, &ReceiverListQuery { host, after, limit }).await?;
     let full = i64::try_from(found.len()) == Ok(limit.unwrap_or(RECEIVERS_LIMIT_DEFAULT));
     let next = found.last().filter(|_| full).map(|last| last.host.clone());
-    Ok(Json(ListBody { items: found, next }))
+    Ok(Json(ListBody::page(found, next)))
 }

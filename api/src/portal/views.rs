@@ -158,13 +158,14 @@ pub async fn hooks(
     let firm_id = session.firm_id();
     session.record_look(service, ReadingDetails::at(ReadingSubject::Hooks, ReadAs::Page)).await?;
     let asked = HookListQuery { which, as_of: None, after, limit: Some(PAGE_ROWS) };
-    let ListPage { rows, next } = listing::hooks(service, firm_id, asked).await?;
+    let ListPage { rows, next, archived_before } = listing::hooks(service, firm_id, asked).await?;
     let live: Vec<Uuid> =
         rows.iter().filter(|hook| hook.removed_at.is_none()).map(|hook| hook.hook_id).collect();
     let pool = service.store.pool();
     let health = deliveries::hook_health(pool, firm_id, &live).await?;
     let warned = hooks::list_warned(pool, firm_id).await?.iter().map(|hook| hook.hook_id).collect();
-    let page = ListPage { rows: rows.into_iter().map(mask_target).collect(), next };
+    let page =
+        ListPage { rows: rows.into_iter().map(mask_target).collect(), next, archived_before };
     Ok(HooksWithHealth { page, health, warned })
 }
 

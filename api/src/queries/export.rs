@@ -97,6 +97,19 @@ impl DeliveryExport {
     }
 }
 
+/// The time before which deliveries have left, if the export would have attempts of theirs.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn archived_before(
+    service: &Service,
+    asked: &DeliveryExport,
+) -> Result<Option<Timestamp>, Error> {
+    let border = deliveries::history_border(service.store.pool()).await?;
+    let since = asked.since.map(Timestamp::get);
+    Ok(border.filter(|border| border.bounds_attempts(since)).map(|border| border.kept_since.into()))
+}
+
 /// Names of the columns.
 const COLUMNS: [&str; 20] = [
     "delivery_id",

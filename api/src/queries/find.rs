@@ -6,9 +6,10 @@ use std::collections::HashMap;
 use domain::audit::merkle::Hash;
 use domain::operations::search::{self, SearchTerm};
 use domain::subscription::shown_target;
+use domain::values::Timestamp;
 use eventstore::{RecordedEvent, related};
 use projector::search::FoundObject;
-use projector::{audit, firms, receivers};
+use projector::{audit, deliveries, firms, receivers};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -35,6 +36,15 @@ pub struct Found {
     pub look: Vec<String>,
 }
 
+/// The findings for a text.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FoundText {
+    /// All that was found.
+    pub items: Vec<Found>,
+    /// Nothing was found, and deliveries before this time have left.
+    pub archived_before: Option<Timestamp>,
+}
+
 /// Finds a text. `reach` are the firms that the caller may reach; `None` for all.
 ///
 /// # Errors
@@ -43,20 +53,28 @@ pub async fn find_text(
     service: &Service,
     reach: Option<&[Uuid]>,
     text: &str,
-) -> Result<Vec<Found>, Error> {
+) -> Result<FoundText, Error> {
     let terms = search::search_terms(text);
     if terms.is_empty() {
         return Err(Error::invalid("there is nothing to look for, or more than 300 characters"));
     }
     let mut found = Vec::new();
+    let mut names_id = false;
     for term in terms {
+        names_id |= matches!(term, SearchTerm::Id(_) | SearchTerm::IdsBetween(..));
         found.extend(of_term(service, term).await?);
     }
     if let Some(reach) = reach {
         found.retain(|one: &Found| one.firm_id.is_some_and(|firm_id| reach.contains(&firm_id)));
     }
     name_firms(service, &mut found).await?;
-    Ok(found)
+    let border = if found.is_empty() && names_id {
+        deliveries::history_border(service.store.pool()).await?
+    } else {
+        None
+    };
+    let archived_before = border.map(|border| border.kept_since.into());
+    Ok(FoundText { items: found, archived_before })
 }
 
 async fn of_term(service: &Service, term: SearchTerm) -> Result<Vec<Found>, Error> {
@@ -66,7 +84,10 @@ async fn of_term(service: &Service, term: SearchTerm) -> Result<Vec<Found>, Erro
         SearchTerm::Hash(hash) => return of_hash(service, hash).await,
         SearchTerm::Id(id) => {
             let mut found = list_found(service, projector::search::by_id(pool, id, id).await?);
-            found.extend(in_log(service, id).await?);
+            let is_new = |one: &Found| found.iter().all(|known| known.kind != one.kind);
+            let in_log: Vec<Found> =
+                in_log(service, id).await?.into_iter().filter(is_new).collect();
+            found.extend(in_log);
             return Ok(found);
         }
         SearchTerm::Host(host) => {
@@ -169,9 +190,8 @@ async fn in_log(service: &Service, id: Uuid) -> Result<Vec<Found>, Error> {
     Ok(all)
 }
 
-/// Kinds of streams whose objects a table has.
-const TABLED: [&str; 8] =
-    ["firm", "form", "key", "subscription", "delivery", "replay", "pause", "accesstoken"];
+/// Kinds of streams whose objects a table has. An old delivery may be in the log alone.
+const TABLED: [&str; 7] = ["firm", "form", "key", "subscription", "replay", "pause", "accesstoken"];
 
 async fn find_receiver(service: &Service, host: &str) -> Result<Vec<Found>, Error> {
     let wanted = receivers::ReceiverFilter {

@@ -67,11 +67,15 @@ struct HookRemoval {
     position: i64,
     /// Deliveries that decided the removal; only for `target_gone`.
     deciding: Vec<DecidingDelivery>,
-    /// Number of deliveries that arrived between the deciding ones. It is always zero.
+    /// Number of deliveries that arrived between the deciding ones. It is always zero. Absent if
+    /// some may have left.
     delivered_between: Option<i64>,
     /// Number of deliveries cancelled so far. Absent if the history is asked for as of an earlier
     /// time.
     cancelled: Option<i64>,
+    /// Deliveries before this time have left, and the subscription is older. They are not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    archived_before: Option<Timestamp>,
     /// Number of deliveries cancelled so far, by cause.
     cancelled_by_cause: Vec<CancelledCount>,
 }
@@ -131,6 +135,7 @@ pub async fn of_hook(
     }
     if let Some(removed) = life.iter().find_map(RecordedRemoval::new) {
         let mut end = describe_end(service, hook_id, removed).await?;
+        end.archived_before = end.archived_before.filter(|time| history.created_at < Some(*time));
         if as_of.is_some() {
             (end.cancelled, end.cancelled_by_cause) = (None, Vec::new());
         }
@@ -219,11 +224,14 @@ async fn describe_end(
     RecordedRemoval { recorded: removed, reason, evidence }: RecordedRemoval<'_>,
 ) -> Result<HookRemoval, Error> {
     let pool = service.store.pool();
+    let border = rows::history_border(pool).await?;
     let between = match evidence {
         [first, .., last] => {
             let after = first.finished_at.get();
             let through = last.finished_at.get();
-            Some(rows::count_delivered(pool, hook_id, after, through).await?)
+            let misses_some = border.is_some_and(|border| border.bounds_attempts(Some(after)));
+            let count = rows::count_delivered(pool, hook_id, after, through).await?;
+            Some(count).filter(|_| !misses_some)
         }
         [] | [_] => None,
     };
@@ -238,6 +246,7 @@ async fn describe_end(
         delivered_between: between,
         cancelled: Some(cancelled.iter().map(|(_, count)| count).sum()),
         cancelled_by_cause: by_cause(cancelled),
+        archived_before: border.map(|border| border.kept_since.into()),
     })
 }
 

@@ -63,6 +63,19 @@ pub struct ListPage<R> {
     pub rows: Vec<R>,
     /// Id of the last row, if the page is full.
     pub next: Option<Uuid>,
+    /// Rows before this time have left, and the question reaches there.
+    pub archived_before: Option<Timestamp>,
+}
+
+/// A firm's deliveries as they were.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeliveriesThen {
+    /// The newest ones then.
+    pub rows: Vec<DeliveryRow>,
+    /// The responses among theirs that are erased by now.
+    pub erased: HashSet<Uuid>,
+    /// Deliveries before this time have left.
+    pub archived_before: Option<Timestamp>,
 }
 
 /// A page of a firm's deliveries.
@@ -76,7 +89,21 @@ pub async fn deliveries(
 ) -> Result<ListPage<DeliveryRow>, Error> {
     let wanted = delivery_filter(service, firm_id, asked).await?;
     let rows = deliveries::list(service.store.pool(), firm_id, &wanted).await?;
-    Ok(ListPage::new(rows, wanted.limit, |row| row.delivery_id))
+    let page = ListPage::new(rows, wanted.limit, |row| row.delivery_id);
+    Ok(ListPage { archived_before: archived_before(service, asked).await?, ..page })
+}
+
+/// The time before which deliveries have left, if the question reaches there. Pending ones stay.
+async fn archived_before(
+    service: &Service,
+    asked: &DeliveryListQuery,
+) -> Result<Option<Timestamp>, Error> {
+    if asked.state == Some(DeliveryState::Pending) {
+        return Ok(None);
+    }
+    let border = deliveries::history_border(service.store.pool()).await?;
+    let since = asked.since.map(Timestamp::get);
+    Ok(border.filter(|border| border.bounds_queued(since)).map(|border| border.kept_since.into()))
 }
 
 /// Number of deliveries before this one in the list with these filters, at most `most`.
@@ -100,7 +127,7 @@ pub async fn count_newer(
     Ok(rows.iter().take_while(is_newer).count())
 }
 
-/// A firm's newest deliveries as they were, with the responses among them that are erased by now.
+/// A firm's newest deliveries as they were.
 ///
 /// # Errors
 /// `firm_not_found`; `invalid_request`.
@@ -108,7 +135,7 @@ pub async fn deliveries_then(
     service: &Service,
     firm_id: Uuid,
     asked: &DeliveryListQuery,
-) -> Result<(Vec<DeliveryRow>, HashSet<Uuid>), Error> {
+) -> Result<DeliveriesThen, Error> {
     let alone = DeliveryListQuery {
         limit: asked.limit,
         as_of: asked.as_of.clone(),
@@ -120,7 +147,9 @@ pub async fn deliveries_then(
     let wanted = delivery_filter(service, firm_id, asked).await?;
     let as_of = as_of::read(service, asked.as_of.as_deref().unwrap_or_default()).await?;
     let limit = usize::try_from(wanted.limit).unwrap_or_default();
-    as_of::deliveries(service, firm_id, as_of, limit).await
+    let (rows, erased) = as_of::deliveries(service, firm_id, as_of, limit).await?;
+    let archived_before = archived_before(service, asked).await?;
+    Ok(DeliveriesThen { rows, erased, archived_before })
 }
 
 /// A page of the deliveries of a firm's workflow steps.
@@ -134,7 +163,8 @@ pub async fn steps(
 ) -> Result<ListPage<DeliveryRow>, Error> {
     let wanted = delivery_filter(service, firm_id, asked).await?;
     let rows = deliveries::list_steps(service.store.pool(), firm_id, &wanted).await?;
-    Ok(ListPage::new(rows, wanted.limit, |row| row.delivery_id))
+    let page = ListPage::new(rows, wanted.limit, |row| row.delivery_id);
+    Ok(ListPage { archived_before: archived_before(service, asked).await?, ..page })
 }
 
 impl<R> ListPage<R> {
@@ -142,7 +172,13 @@ impl<R> ListPage<R> {
         rows.truncate(usize::try_from(limit).unwrap_or_default());
         let full = i64::try_from(rows.len()) == Ok(limit);
         let next = rows.last().filter(|_| full).map(id);
-        Self { rows, next }
+        Self { rows, next, archived_before: None }
+    }
+
+    /// The time before which rows have left, on the last page of a list that ends there.
+    #[must_use]
+    pub fn ends_at(&self) -> Option<Timestamp> {
+        self.archived_before.filter(|_| self.next.is_none())
     }
 }
 

@@ -39,6 +39,9 @@ pub struct PersonTrail {
     responses: Vec<ResponseTrail>,
     /// Deliveries about these responses, newest first, at most 1,000.
     deliveries: Vec<DeliveryTrail>,
+    /// Deliveries before this time have left, and a response is older.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    archived_before: Option<Timestamp>,
     /// Subscriptions that got these deliveries.
     subscriptions: Vec<HookTrail>,
     /// Invites of the last 90 days.
@@ -100,7 +103,11 @@ pub async fn trail(
     drop(connection);
     let mut chain = Chain::default();
     chain.add_events(events.into_iter().filter(|event| event.context.firm_id == firm_id));
-    let deliveries = deliveries_about(service, firm_id, person_id, &responses).await?;
+    let found = deliveries_about(service, firm_id, person_id, &responses).await?;
+    let border = deliveries::history_border(pool).await?;
+    let border = border.filter(|border| {
+        responses.iter().any(|response| border.bounds_queued(Some(response.saved_at)))
+    });
     let mail = match (state.unsubscribed, state.bounced) {
         (true, _) => "unsubscribed",
         (false, true) => "bounced",
@@ -112,8 +119,9 @@ pub async fn trail(
         mail,
         erased_at: erased_at.map(Timestamp::from),
         responses: responses.iter().map(ResponseTrail::new).collect(),
-        subscriptions: hook_trails(service, &deliveries).await?,
-        deliveries: deliveries.into_iter().map(DeliveryTrail::new).collect(),
+        subscriptions: hook_trails(service, &found).await?,
+        archived_before: border.map(|border| border.kept_since.into()),
+        deliveries: found.into_iter().map(DeliveryTrail::new).collect(),
         invites: recent_invites(service, firm_id, person_id).await?,
         events: chain.tell_steps(service).await?,
     })

@@ -14,6 +14,7 @@ use domain::values::When;
 use futures::TryStreamExt;
 use serde_json::json;
 
+use crate::archive::note_archived;
 use crate::audit::new_file::NewFile;
 use crate::failure::terminal_error;
 use crate::names::{self, NamedKind};
@@ -112,6 +113,8 @@ pub(crate) async fn run(service: &Service, asked: DeliveryExportArgs) -> anyhow:
     to.flush().with_context(named)?;
     drop(to);
     progress.finish();
+    let border = export::archived_before(service, &order).await.map_err(terminal_error)?;
+    note_archived(Some(firm), border);
     if asked.format == DeliveryFormat::Csv {
         // The first line names the columns.
         rows = rows.saturating_sub(1);

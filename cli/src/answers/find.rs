@@ -5,6 +5,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use service::StorageSettings;
 
+use crate::archive::note_archived;
 use crate::databases;
 use crate::failure::terminal_error;
 use crate::output::{Column, ListTable, OutputArgs};
@@ -34,7 +35,8 @@ pub(crate) async fn run(storage: &StorageSettings, asked: FindArgs) -> anyhow::R
     let system = databases::open(storage).await?;
     let found =
         find::find_text(&system.service, None, &asked.text).await.map_err(terminal_error)?;
-    let items = found.iter().map(|one| json!(one)).collect::<Vec<Value>>();
+    let items = found.items.iter().map(|one| json!(one)).collect::<Vec<Value>>();
     FOUND.print(asked.json, items);
+    note_archived(None, found.archived_before);
     system.stop().await
 }

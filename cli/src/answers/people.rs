@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use service::StorageSettings;
 
 use super::{list_field, text_field};
+use crate::archive::note_archived;
 use crate::databases;
 use crate::failure::terminal_error;
 use crate::names::{self, NamedKind};
@@ -56,6 +57,8 @@ pub(crate) async fn run(
         print_json(&found);
     } else {
         TRAIL.print(how, trail_rows(&found));
+        let border = found["archived_before"].as_str().and_then(|text| text.parse().ok());
+        note_archived(None, border);
     }
     system.stop().await
 }

@@ -26,6 +26,7 @@ const HOOK: RecordView = RecordView::new(&[
     Column::id("by"),
     Column::number("delivered_between"),
     Column::text("cancelled_deliveries"),
+    Column::time("archived_before"),
 ]);
 
 const KEY: RecordView = RecordView::new(&[
@@ -36,6 +37,7 @@ const KEY: RecordView = RecordView::new(&[
     Column::id("member_id"),
     Column::text("hooks_removed"),
     Column::text("cancelled_deliveries"),
+    Column::time("archived_before"),
 ]);
 
 const DELIVERY: RecordView = RecordView::new(&[
@@ -185,6 +187,7 @@ fn summary_of_hook(found: &Value) -> Value {
         "removed_at": removal["at"], "reason": removal["reason"], "by": removal["actor"],
         "delivered_between": removal["delivered_between"],
         "cancelled_deliveries": by_cause(&removal["cancelled_by_cause"]),
+        "archived_before": removal["archived_before"],
     })
 }
 

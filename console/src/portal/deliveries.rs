@@ -33,6 +33,7 @@ pub(super) async fn list(State(state): State<SharedPortal>, visit: PortalVisit) 
         (filter_form(&visit))
         (delivery_table(&visit, found.rows.iter()))
         @if found.rows.is_empty() { p.none { (words.empty) } }
+        (archived_note(words, found.ends_at()))
         (page_links(&visit, found.next.map(|next| next.to_string()).as_deref()))
     };
     Ok(visit.page(words.deliveries, content))
@@ -93,6 +94,13 @@ fn filter_form(visit: &PortalVisit) -> Markup {
             (time("until", words.until))
             button { (words.show) }
         }
+    }
+}
+
+/// Says where a list ends that was longer once.
+pub(super) fn archived_note(words: &Words, before: Option<Timestamp>) -> Markup {
+    html! {
+        @if let Some(time) = before { p { (words.archived) " " (parts::plain_time(time)) } }
     }
 }
 

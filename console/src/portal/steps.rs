@@ -35,6 +35,7 @@ pub(super) async fn list(State(state): State<SharedPortal>, visit: PortalVisit) 
     let content = html! {
         (parts::table(words.steps, &heads, &rows))
         @if found.rows.is_empty() { p.none { (words.empty) } }
+        (deliveries::archived_note(words, found.ends_at()))
         (page_links(&visit, found.next.map(|next| next.to_string()).as_deref()))
     };
     Ok(visit.page(words.steps, content))

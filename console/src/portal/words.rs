@@ -88,6 +88,9 @@ words! {
     missing: "A field is missing.", "Un champ manque.", "Falta un campo.";
     none: "none", "aucun", "ninguno";
     empty: "Nothing here.", "Rien ici.", "Nada aquí.";
+    archived: "No longer listed: deliveries before",
+        "Ne sont plus listées : les livraisons d’avant le",
+        "Ya no se listan: entregas anteriores al";
     first_page: "First page", "Première page", "Primera página";
     next_page: "Next page", "Page suivante", "Página siguiente";
     pages: "Pages", "Pages", "Páginas";

@@ -68,6 +68,7 @@ fn list_content(at: &FirmVisit, found: &ListAnswer<ListedDelivery>) -> PageConte
         (newer_line(at, found))
         (parts::table("Deliveries", &HEADS, &rows))
         (parts::empty_note(&EmptyList(found.items.is_empty())))
+        (parts::archived_note(found.archived_before))
         (parts::page_links(visit, found.next.as_deref()))
         (export_links(at))
         @if visit.may_act() { p { a href=(replay_link(at)) { "Replay deliveries like these" } } }

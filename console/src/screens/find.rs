@@ -98,6 +98,7 @@ fn findings_content(found: &ListAnswer<FoundThing>) -> PageContent {
     let content = html! {
         (parts::table("Found", &["Id", "Kind", "Name", "Firm"], &rows))
         (parts::empty_note(&EmptyList(found.items.is_empty())))
+        (parts::archived_note(found.archived_before))
     };
     PageContent::new("Find", content)
 }

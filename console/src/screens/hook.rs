@@ -48,6 +48,7 @@ struct HookEnd {
     deciding: Vec<DecidingDelivery>,
     delivered_between: Option<i64>,
     cancelled: Option<i64>,
+    archived_before: Option<Timestamp>,
 }
 
 /// A delivery that was answered 410.
@@ -129,6 +130,7 @@ fn removal_section(at: &FirmVisit, end: &HookEnd) -> Markup {
             }
             @if let Some(cancelled) = end.cancelled { " Deliveries cancelled: " (cancelled) "." }
         }
+        (parts::archived_note(end.archived_before))
         div.beside { @for one in &end.deciding { (deciding_article(at, one)) } }
     };
     parts::section("why", "Why it went", &content)

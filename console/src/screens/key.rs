@@ -1,6 +1,7 @@
 //! One key: its life, and all that went with it.
 
 use axum::extract::State;
+use domain::values::Timestamp;
 use maud::{Markup, html};
 use serde::Deserialize;
 use uuid::Uuid;
@@ -22,6 +23,7 @@ struct KeyLife {
     steps: Vec<ToldStep>,
     hooks_removed: Vec<Uuid>,
     cancelled: Vec<CancelledDeliveries>,
+    archived_before: Option<Timestamp>,
 }
 
 /// Number of cancelled deliveries of one cause.
@@ -56,6 +58,7 @@ fn key_content(at: &FirmVisit, found: &KeyLife) -> PageContent {
     ];
     let content = html! {
         (parts::fact_list(&facts))
+        (parts::archived_note(found.archived_before))
         (parts::section("steps", "How it came here", &steps::step_list(&found.steps, at.visit.now)))
         @if at.visit.may_act() && found.state == "active" { (revoke_section(at, found)) }
     };

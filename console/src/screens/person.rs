@@ -25,6 +25,7 @@ struct PersonTrail {
     erased_at: Option<Timestamp>,
     responses: Vec<TrailResponse>,
     deliveries: Vec<TrailDelivery>,
+    archived_before: Option<Timestamp>,
     subscriptions: Vec<TrailHook>,
     invites: Vec<ToldStep>,
     events: Vec<ToldStep>,
@@ -99,6 +100,7 @@ fn trail_content(at: &FirmVisit, found: &PersonTrail) -> Markup {
         ]))
         (parts::section("responses", "Responses", &response_table(at, &found.responses)))
         (parts::section("deliveries", "Deliveries", &delivery_table(at, &found.deliveries)))
+        (parts::archived_note(found.archived_before))
         (parts::section("hooks", "Subscriptions that got them", &hook_table(at, &found.subscriptions)))
         (parts::section("invites", "Invites of 90 days", &steps::step_list(&found.invites, now)))
         (parts::section("events", "Events about the person", &steps::step_list(&found.events, now)))

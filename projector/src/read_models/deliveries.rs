@@ -1,6 +1,7 @@
 //! The read model of deliveries: one row with the state of each delivery. The attempts are in the
 //! delivery's stream, and [`crate::as_of::find_delivery`] reads them.
 
+mod border;
 mod destinations;
 mod list;
 mod of_hook;
@@ -22,6 +23,8 @@ use uuid::Uuid;
 use crate::follow::{OpenEvent, Projection};
 use crate::{episodes, receivers};
 
+pub(crate) use border::kept_since;
+pub use border::{DroppedMonth, HistoryBorder, HistoryDrop, drop_oldest_range, history_border};
 pub use destinations::{Destination, destinations_of};
 pub use list::{
     DeliveryFilter, ENDED_LATER_MIN, ListedKind, RunPage, about_responses, list, list_among,

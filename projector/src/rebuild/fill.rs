@@ -5,14 +5,16 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use chrono::NaiveDate;
+use chrono::{DateTime, NaiveDate, TimeDelta, Utc};
 use domain::audit::Seal;
+use eventstore::ranges::LogBorder;
 use eventstore::tail::{self, LogRange, TailError};
 use eventstore::{Fence, RecordedEvent, Upcasters, crash, ranges};
 use sqlx::{Connection, PgConnection};
 
 use super::model::ReadModel;
 use super::{RebuildError, RebuildProgress};
+use crate::deliveries::kept_since;
 use crate::seals;
 
 /// The number of events read at once. It covers two blocks, so that one is whole wherever the batch
@@ -35,6 +37,10 @@ impl FillLimit {
     pub(super) const HOLDING: Self = Self { events: 500, blocks: 1 };
 }
 
+/// An event is at most so much older than one of a lower position. The clock of the database may
+/// have gone back, but a process trusts no jump of more than 30 s.
+const DISORDER_MAX: TimeDelta = TimeDelta::days(1);
+
 /// The progress of one read model's rebuild.
 #[derive(Debug)]
 pub(super) struct ModelFill {
@@ -54,6 +60,13 @@ pub(super) struct ModelFill {
 impl ModelFill {
     pub(super) const fn new(model: ReadModel, first_day: NaiveDate) -> Self {
         Self { model, at: 0, beyond: BTreeSet::new(), first_day, events: 0, spent: Duration::ZERO }
+    }
+
+    /// Whether the model is made of events that have left the log. History is made of those alone
+    /// whose deliveries it keeps.
+    fn needs_archived(&self, border: LogBorder, kept_since: Option<DateTime<Utc>>) -> bool {
+        let is_kept_later = kept_since.is_some_and(|since| since - DISORDER_MAX > border.since);
+        self.model.needs_all_events() && !(self.model == ReadModel::Deliveries && is_kept_later)
     }
 
     /// Returns the last applied position.
@@ -190,10 +203,12 @@ pub(super) async fn fill_models(
     fillings: &mut [ModelFill],
     progress: &RebuildProgress<'_>,
 ) -> Result<(), RebuildError> {
-    if let Some(border) = ranges::border(connection).await?
-        && let Some(filling) = fillings.iter().find(|filling| filling.model.needs_all_events())
-    {
-        return Err(RebuildError::Archived { model: filling.model, through: border.through });
+    if let Some(border) = ranges::border(connection).await? {
+        let kept_since = kept_since(connection).await?;
+        let needs_archived = |filling: &&ModelFill| filling.needs_archived(border, kept_since);
+        if let Some(ModelFill { model, .. }) = fillings.iter().find(needs_archived) {
+            return Err(RebuildError::Archived { model: *model, through: border.through });
+        }
     }
     let settled = fence.look_patiently().await?.settled;
     let mut goals = Vec::with_capacity(fillings.len());
@@ -244,6 +259,28 @@ async fn fill_batch(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The log begins on day 10.
+    #[test]
+    fn history_needs_no_events_before_it() {
+        let day = |day: i64| DateTime::UNIX_EPOCH + TimeDelta::days(day);
+        let border = LogBorder { through: 7, since: day(10) };
+        for (model, kept_since, needs) in [
+            (ReadModel::Deliveries, None, true),
+            (ReadModel::Deliveries, Some(day(9)), true),
+            (ReadModel::Deliveries, Some(day(11)), true),
+            (ReadModel::Deliveries, Some(day(12)), false),
+            (ReadModel::AuditLog, Some(day(12)), true),
+            (ReadModel::Seals, Some(day(12)), true),
+            (ReadModel::Firms, None, false),
+        ] {
+            let filling = ModelFill::new(model, NaiveDate::default());
+            assert_eq!(filling.needs_archived(border, kept_since), needs, "{model} {kept_since:?}");
+        }
+        let endless = LogBorder { since: DateTime::<Utc>::MAX_UTC, ..border };
+        let filling = ModelFill::new(ReadModel::Deliveries, NaiveDate::default());
+        assert!(filling.needs_archived(endless, Some(day(12))));
+    }
 
     /// The fence can be behind the seals.
     #[test]

@@ -59,6 +59,7 @@ pub(super) const MAIN_GRANTS: &[TableGrants] = &[
     // History.
     // 0.2.0 marks purged deliveries.
     ("deliveries", [READ, WRITE, "select, update (purged)", READ]),
+    ("history_drops", [READ, READ, READ, READ]),
     // Work queues.
     ("lanes", [WRITE, READ, CHANGE, READ]),
     ("outbox", [ADD, ADD, ALL, READ]),
@@ -105,7 +106,7 @@ pub(super) const SERVICE_GRANTS: &[(&str, &str)] = &[("tokens", "insert, update"
 
 /// Our functions. Those with their owner's rights are for the doors alone, which ask them for a
 /// key's owner, but for those that [`MAKE_RANGES`].
-pub(super) const KNOWN_FUNCTIONS: [&str; 15] = [
+pub(super) const KNOWN_FUNCTIONS: [&str; 16] = [
     "admit_keys(bytea[], timestamp with time zone, integer, double precision)",
     "audit_refuse_change()",
     "authenticate_keys(bytea[], timestamp with time zone, integer, double precision)",
@@ -119,12 +120,14 @@ pub(super) const KNOWN_FUNCTIONS: [&str; 15] = [
     MAKE_RANGES[1],
     MAKE_RANGES[2],
     MAKE_RANGES[3],
+    MAKE_RANGES[4],
     "refuse_taken()",
     "take_place()",
 ];
 
 /// The functions that make and drop ranges of the log and of history, for the projector alone.
-pub(super) const MAKE_RANGES: [&str; 4] = [
+pub(super) const MAKE_RANGES: [&str; 5] = [
+    "drop_history_range(timestamp with time zone)",
     "drop_log_range(bigint)",
     "lay_out_log()",
     "make_history_range(regclass, timestamp with time zone)",

@@ -11,7 +11,7 @@ use projector::rebuild::{
 use tests::World;
 
 /// Makes these read models anew, and returns a report of each.
-async fn make(
+pub(crate) async fn make(
     world: &World,
     models: &[ReadModel],
     act: RebuildAct,

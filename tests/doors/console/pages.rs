@@ -1,10 +1,14 @@
 //! Pages: all of them open, show the API's data, and obey the rules of the API.
 
+use std::time::Duration;
+
 use api::commands::tokens::HolderRole;
 use serde_json::Value;
 use tests::Reply;
 
 use super::{Scene, firm_named};
+
+const DAY: Duration = Duration::from_hours(24);
 
 /// Every page of an installation in which something has happened.
 pub(super) async fn pages(scene: &Scene) -> Vec<String> {
@@ -142,6 +146,19 @@ async fn a_delivery_page_explains_its_state() {
     assert!(page.contains("The receiver asked to wait 60 s."), "{page}");
     let then = format!("/deliveries/{arrived}?as_of=2026-11-01T12:00:00.000Z");
     assert!(visitor.page(&scene.at(&then)).await.contains("Back to now"));
+}
+
+#[tokio::test]
+async fn a_list_shows_where_history_begins() {
+    let scene = Scene::new().await;
+    let world = &scene.world;
+    world.pass(62 * DAY);
+    world.drop_old_history(DAY).await;
+    let visitor = scene.visitor(HolderRole::Auditor).await;
+    for (path, is_bounded) in [("/deliveries", true), ("/deliveries?since=2026-12-01", false)] {
+        let page = visitor.page(&scene.at(path)).await;
+        assert_eq!(page.contains("firmforms archive find"), is_bounded, "{path}: {page}");
+    }
 }
 
 #[tokio::test]

@@ -247,3 +247,19 @@ async fn pages_wear_the_firms_brand() {
     assert_eq!(style.headers["content-type"], "text/css; charset=utf-8");
     assert!(style.text().contains(".portal header.top"));
 }
+
+#[tokio::test]
+async fn lists_show_where_history_begins() {
+    let scene = PortalScene::new().await;
+    let day = Duration::from_hours(24);
+    scene.world.pass(62 * day);
+    scene.world.purge().await;
+    scene.world.drop_old_history(day).await;
+    let owner = scene.owner().await;
+    for (path, is_bounded) in
+        [("deliveries", true), ("deliveries?since=2026-12-01", false), ("steps", true)]
+    {
+        let page = owner.page(&format!("/portal/{path}")).await;
+        assert_eq!(page.contains("No longer listed"), is_bounded, "{path}: {page}");
+    }
+}

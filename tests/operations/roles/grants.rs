@@ -188,6 +188,22 @@ async fn b16_auditors_only_read_outside_the_vault() {
     }
 }
 
+/// The function drops deliveries, which no role may delete.
+#[tokio::test]
+async fn only_the_projector_drops_history() {
+    let scene = Scene::new().await;
+    for group in GROUPS {
+        let mut connection = scene.connection(group).await;
+        let drop = refused(&mut connection, "select drop_history_range(now())").await;
+        let code = (!["projector", "service"].contains(&group)).then(|| DENIED.to_owned());
+        assert_eq!(drop.map(|(code, _)| code), code, "{group}");
+        for change in ["delete from history_drops", "update history_drops set row_count = 0"] {
+            let change = refused(&mut connection, change).await.map(|(code, _)| code);
+            assert_eq!(change.as_deref(), Some(DENIED), "{group}");
+        }
+    }
+}
+
 /// The administrator is no superuser. A login without rights, an undecided table and a role with
 /// more rights are refused.
 #[tokio::test]

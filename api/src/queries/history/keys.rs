@@ -3,6 +3,7 @@
 use domain::access::KeyEvent;
 use domain::event::Event;
 use domain::subscription::SubscriptionEvent;
+use domain::values::Timestamp;
 use projector::{deliveries, keys};
 use serde::Serialize;
 use uuid::Uuid;
@@ -30,6 +31,9 @@ pub struct KeyHistory {
     hooks_removed: Vec<Uuid>,
     /// The deliveries of these subscriptions that were cancelled so far.
     cancelled: Vec<CancelledCount>,
+    /// Deliveries before this time have left, and the key is older. They are not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    archived_before: Option<Timestamp>,
 }
 
 /// The history of any key, revoked or not.
@@ -61,6 +65,9 @@ pub async fn of_key(service: &Service, key_id: Uuid) -> Result<KeyHistory, Error
         let counts = deliveries::count_cancelled(service.store.pool(), *hook_id).await?;
         add_counts(&mut cancelled, counts);
     }
+    let made_at = chain.events().next().map(|first| first.context.recorded_at.get());
+    let border = deliveries::history_border(service.store.pool()).await?;
+    let border = border.filter(|border| border.bounds_queued(made_at));
     Ok(KeyHistory {
         id: key_id,
         firm_id: key.firm_id,
@@ -71,5 +78,6 @@ pub async fn of_key(service: &Service, key_id: Uuid) -> Result<KeyHistory, Error
         steps: chain.tell_steps(service).await?,
         hooks_removed,
         cancelled,
+        archived_before: border.map(|border| border.kept_since.into()),
     })
 }

@@ -24,7 +24,7 @@ pub(super) async fn write_batch(
     events: &[RecordedEvent],
 ) -> Result<(), sqlx::Error> {
     let mut batch = DeliveryBatch::new(events);
-    let begun: Vec<NewDelivery<'_>> = std::mem::take(&mut batch.queued)
+    let mut begun: Vec<NewDelivery<'_>> = std::mem::take(&mut batch.queued)
         .into_iter()
         .map(|(id, recorded, queued)| NewDelivery {
             id,
@@ -34,7 +34,11 @@ pub(super) async fn write_batch(
         })
         .collect();
     if !begun.is_empty() {
-        make_ranges(connection, &begun).await?;
+        // A rebuild reads events of deliveries that have left. They do not come back.
+        let kept_since = make_ranges(connection, &begun).await?;
+        begun.retain(|one| {
+            kept_since.is_none_or(|since| one.recorded.context.recorded_at.get() >= since)
+        });
     }
     for some in begun.chunks(ROWS_PER_INSERT) {
         insert_queued(connection, some).await?;
@@ -204,21 +208,25 @@ impl<'a> DeliveryBatch<'a> {
     }
 }
 
-/// Makes the ranges of the table that these deliveries lie in, unless they are there.
+/// Makes the ranges of the table that these deliveries lie in, unless they are there or have left.
+/// Returns the time from which deliveries are kept, if a range has left.
 async fn make_ranges(
     connection: &mut PgConnection,
     begun: &[NewDelivery<'_>],
-) -> Result<(), sqlx::Error> {
+) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
     let days: BTreeSet<NaiveDate> =
         begun.iter().map(|one| one.recorded.context.recorded_at.get().date_naive()).collect();
-    sqlx::query(
-        "select public.make_history_range(to_regclass('deliveries'), day)
-           from unnest($1::timestamptz[]) as day",
+    let (kept_since, _): (_, i64) = sqlx::query_as(
+        "select kept_since,
+                (select count(public.make_history_range(to_regclass('deliveries'), day))
+                   from unnest($1::timestamptz[]) as day
+                  where kept_since is null or day >= kept_since)
+           from (select max(kept_since) as kept_since from public.history_drops) as border",
     )
     .bind(days.into_iter().map(|day| day.and_time(NaiveTime::MIN).and_utc()).collect::<Vec<_>>())
-    .execute(connection)
+    .fetch_one(connection)
     .await?;
-    Ok(())
+    Ok(kept_since)
 }
 
 async fn insert_queued(
