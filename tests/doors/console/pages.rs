@@ -352,7 +352,7 @@ async fn an_open_page_is_no_token_use() {
     };
     visitor.page("/console/firms").await;
     let before = last_use().await;
-    scene.world.pass(std::time::Duration::from_secs(300));
+    scene.world.pass(Duration::from_secs(300));
     let newer = visitor.get(&scene.at(&format!("/deliveries/newer?than={delivery}"))).await;
     assert_eq!((newer.status.as_u16(), last_use().await), (200, before));
     visitor.page("/console/firms").await;
