@@ -2,7 +2,7 @@
 //! ahead of its end: a position without a range refuses its append.
 //!
 //! A log of before 0.3.0 is one table. Once no process of such a build serves the database, the
-//! table becomes the first range, in steps of which none holds an append up for over a second.
+//! table becomes the first range, in steps of which none holds an append up for a second.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use crate::stored_event::ArchivedRow;
 use crate::worker::{NextStep, WakeOn, Worker};
 
 /// The wait after a step that found the log locked for too long.
-const LOCKED_WAIT: Duration = Duration::from_secs(10);
+const LOCKED_WAIT: Duration = Duration::from_secs(60);
 
-/// The SQL state of a wait for a lock that took too long.
-const LOCK_NOT_AVAILABLE: &str = "55P03";
+/// The SQL states of a wait for a lock that took too long, and of two that wait for each other.
+const LOCKED: [&str; 2] = ["55P03", "40P01"];
 
 /// The worker that lays the log out, and makes the next ranges.
 pub struct LogRanges {
@@ -44,6 +44,7 @@ impl Worker for LogRanges {
     async fn step(&mut self) -> Result<NextStep, sqlx::Error> {
         if !self.is_laid_out {
             if !self.new_formats.are_allowed() {
+                self.keep_whole().await?;
                 return Ok(NextStep::IDLE);
             }
             self.is_laid_out = match lay_out_further(&self.store).await {
@@ -61,6 +62,16 @@ impl Worker for LogRanges {
     }
 }
 
+impl LogRanges {
+    /// Takes back what was begun. Older builds append to the table as it is.
+    async fn keep_whole(&self) -> Result<(), sqlx::Error> {
+        let mut connection = self.store.connections().take().await?;
+        connection.execute("select keep_log_whole()").await?;
+        self.store.connections().give_back(connection);
+        Ok(())
+    }
+}
+
 /// Does the next step towards a log in ranges. Returns whether the log has them.
 async fn lay_out_further(store: &Store) -> Result<bool, sqlx::Error> {
     let mut transaction = store.pool().begin().await?;
@@ -73,9 +84,8 @@ async fn lay_out_further(store: &Store) -> Result<bool, sqlx::Error> {
 }
 
 fn is_lock_timeout(error: &sqlx::Error) -> bool {
-    error
-        .as_database_error()
-        .is_some_and(|error| error.code().as_deref() == Some(LOCK_NOT_AVAILABLE))
+    let code = error.as_database_error().and_then(|error| error.code());
+    code.is_some_and(|code| LOCKED.contains(&&*code))
 }
 
 /// Makes the range of the next position, and the two ranges after it.
@@ -289,6 +299,16 @@ pub async fn begin_attach(
         return Ok(());
     }
     let table = range.table();
+    // A restore makes ranges that stay empty.
+    let is_there: bool = sqlx::query_scalar("select to_regclass($1) is not null")
+        .bind(&table)
+        .fetch_one(&mut *connection)
+        .await?;
+    if is_there && !has_traffic(connection, range).await? {
+        let detach =
+            format!("alter table ranges.log_traffic detach partition {table}; drop table {table}");
+        connection.execute(detach.as_str()).await?;
+    }
     let create =
         format!("create table {table} (like public.events including all excluding identity)");
     connection.execute(create.as_str()).await?;

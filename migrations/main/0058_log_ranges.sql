@@ -90,9 +90,22 @@ comment on function make_log_range(bigint) is
     'Makes the range of the log with this number, unless there is one. It has 2^24 positions. The '
     'function has the rights of its owner, for the projector.';
 
+create function keep_log_whole() returns void
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp set lock_timeout = '200ms' as $$
+begin
+    if exists (select from pg_constraint
+                where conrelid = to_regclass('public.events') and conname = 'events_border_check') then
+        alter table public.events drop constraint events_border_check;
+    end if;
+end $$;
+comment on function keep_log_whole() is
+    'Takes back what `lay_out_log` has begun, because a build before 0.3.0 serves the database again: '
+    'the table as it is must take every position. It has the rights of its owner, for the projector.';
+
 create function lay_out_log() returns boolean
 language plpgsql volatile security definer
-set search_path = pg_catalog, pg_temp set lock_timeout = '1s' as $$
+set search_path = pg_catalog, pg_temp set lock_timeout = '200ms' as $$
 declare
     was        constant oid := to_regclass('public.events');
     ahead      constant bigint := 1 << 24;
@@ -139,6 +152,11 @@ begin
                       case grantee when 0 then 'public' else grantee::regrole::text end)
           from pg_class cross join aclexplode(relacl)
          where oid in (was, to_regclass('public.events_position_seq')) and grantee <> relowner
+         union all
+        select format('grant %s (%I) on public.events to %s', privilege_type, attname,
+                      case grantee when 0 then 'public' else grantee::regrole::text end)
+          from pg_attribute cross join aclexplode(attacl)
+         where attrelid = was and attnum > 0 and not attisdropped
          union all
         select 'alter table public.events enable row level security'
           from pg_class where oid = was and relrowsecurity
@@ -209,7 +227,7 @@ begin
 end $$;
 comment on function lay_out_log() is
     'Does the next step towards a log in ranges. Returns whether the log has them. It has the rights '
-    'of its owner, for the projector. A step waits one second for a lock at most.';
+    'of its owner, for the projector. A step waits 200 ms for a lock at most.';
 
 create function drop_log_range(number bigint) returns void
 language plpgsql volatile security definer
@@ -227,9 +245,7 @@ begin
     select substring(pg_get_expr(relpartbound, oid) from 'TO \(''?(\d+)')::bigint - 1 into ends_at
       from pg_class where oid = to_regclass(range_name);
     is_oldest := number < 0 or not exists (
-        select from pg_inherits join pg_class on oid = inhrelid
-         where inhparent = to_regclass('ranges.log_traffic')
-           and substring(relname from 13)::bigint < number);
+        select from ranges.log_traffic where position <= number << 24);
     if number >= 0 and to_regclass('ranges.events_before') is not null then
         is_oldest := is_oldest and not exists (
             select from ranges.events_before where aggregate_type in ('Occurrence', 'Delivery'));
@@ -304,6 +320,7 @@ begin
     execute format('alter function refuse_taken() owner to %s', owner);
     execute format('alter function make_log_range(bigint) owner to %s', owner);
     execute format('alter function drop_log_range(bigint) owner to %s', owner);
+    execute format('alter function keep_log_whole() owner to %s', owner);
     execute format('alter function lay_out_log() owner to %s', owner);
     if not exists (select from events) then
         perform lay_out_log();

@@ -1,8 +1,9 @@
 //! Lets old ranges of the log leave the database, once the archive has them.
 //!
-//! A range leaves in four steps: all of it is compared with the archive and proven; an event says
-//! that it is to leave; a signed checkpoint covers this event; then the database drops it, if its
-//! own checks find nothing that needs it. A process that ends in between begins anew.
+//! A range leaves in four steps: the archive must have all of it, as the seals of the log say, and
+//! its deliveries are proven; an event says that it is to leave; a signed checkpoint covers this
+//! event; then the database drops it, if its own checks find nothing that needs it. A process that
+//! ends in between begins anew.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -23,6 +24,9 @@ use vault::Entropy;
 
 /// The wait between two looks. A range is days old at least, so an hour more does not matter.
 const LOOK_SECONDS: i64 = 3_600;
+
+/// The wait for a signature, and after an outage. Each look reads the range's segments again.
+const RETRY_SECONDS: i64 = 600;
 
 /// Why the oldest range stays.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -249,13 +253,19 @@ impl Worker for RangeDropWorker {
                 tracing::info!(last_position, "a range of the log has left for the archive");
                 return Ok(NextStep::Busy);
             }
-            Ok(DropLook::Kept(_, RangeKept::Unsigned)) => return Ok(NextStep::IDLE),
+            Ok(DropLook::Kept(_, RangeKept::Unsigned)) => {
+                self.next = second + RETRY_SECONDS;
+                return Ok(NextStep::IDLE);
+            }
             Ok(DropLook::Kept(range, why)) if why.is_fault() => {
                 let last_position = range.last_position;
                 tracing::warn!(last_position, %why, "an old range of the log stays");
             }
             Ok(DropLook::Kept(..) | DropLook::Empty | DropLook::Droppable(_)) => {}
-            Err(error) if outage::explains(&*error) => return Ok(NextStep::IDLE),
+            Err(error) if outage::explains(&*error) => {
+                self.next = second + RETRY_SECONDS;
+                return Ok(NextStep::IDLE);
+            }
             Err(error) => tracing::error!(%error, "no range of the log could leave"),
         }
         self.next = second + LOOK_SECONDS;

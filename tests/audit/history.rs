@@ -259,6 +259,8 @@ async fn a_restore_keeps_dropped_months_away() {
     let months = Months::shorter().await;
     let folder = tempfile::tempdir().unwrap();
     let backup = folder.path().join("backup");
+    // The first start writes what a backup looks for.
+    months.command(&["firms", "list"]).await;
     months.command(&["backup", backup.to_str().unwrap()]).await;
     let database = restored(&backup).await;
     let pool = connect(database.main.clone(), 1);

@@ -140,6 +140,12 @@ impl SteppedWalk {
         connection: &mut PgConnection,
         from: i64,
     ) -> Result<WalkStep, VerifyStop> {
+        let border = ranges::border(connection).await?.map_or(0, |border| border.through);
+        if border > self.walk.last_position() {
+            let why =
+                "a range of the log has left meanwhile: the next verification begins after it";
+            return Err(VerifyStop::Unknown(why.to_owned()));
+        }
         let stated = stated_positions(connection).await?;
         self.walk.reopen(stated);
         let settled = stated.followed_to.min(stated.sealed_to);

@@ -106,7 +106,7 @@ pub(super) const SERVICE_GRANTS: &[(&str, &str)] = &[("tokens", "insert, update"
 
 /// Our functions. Those with their owner's rights are for the doors alone, which ask them for a
 /// key's owner, but for those that [`MAKE_RANGES`].
-pub(super) const KNOWN_FUNCTIONS: [&str; 16] = [
+pub(super) const KNOWN_FUNCTIONS: [&str; 17] = [
     "admit_keys(bytea[], timestamp with time zone, integer, double precision)",
     "audit_refuse_change()",
     "authenticate_keys(bytea[], timestamp with time zone, integer, double precision)",
@@ -121,14 +121,16 @@ pub(super) const KNOWN_FUNCTIONS: [&str; 16] = [
     MAKE_RANGES[2],
     MAKE_RANGES[3],
     MAKE_RANGES[4],
+    MAKE_RANGES[5],
     "refuse_taken()",
     "take_place()",
 ];
 
 /// The functions that make and drop ranges of the log and of history, for the projector alone.
-pub(super) const MAKE_RANGES: [&str; 5] = [
+pub(super) const MAKE_RANGES: [&str; 6] = [
     "drop_history_range(timestamp with time zone)",
     "drop_log_range(bigint)",
+    "keep_log_whole()",
     "lay_out_log()",
     "make_history_range(regclass, timestamp with time zone)",
     "make_log_range(bigint)",
