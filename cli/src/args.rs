@@ -38,8 +38,8 @@ use crate::version::version;
 pub(crate) struct CliArgs {
     #[command(flatten)]
     pub(crate) storage: StorageArgs,
-    /// A settings file in TOML, with the flags' names: role = "api". Flags come before variables, and
-    /// these before the file. `firmforms config show` tells each source.
+    /// A settings file in TOML, with the flags' names: role = "api". Flags come before variables,
+    /// and these before the file. `firmforms config show` tells each source.
     #[arg(long, global = true, env = CONFIG_VARIABLE, value_name = "FILE", help_heading = "Settings")]
     pub(crate) config: Option<PathBuf>,
     /// Write the log as JSON lines.

@@ -49,8 +49,9 @@ pub(crate) struct ServeArgs {
     /// The address of the public door.
     #[arg(long, default_value = "127.0.0.1:8080", env = "FIRMFORMS_ADDR", value_parser = address)]
     pub(crate) addr: SocketAddr,
-    /// The address of the internal door: by default 127.0.0.1:8081, or unix: with the path of a Unix
-    /// socket. A process without doors answers /livez, /readyz and /metrics there, if it is given.
+    /// The address of the internal door: by default 127.0.0.1:8081, or unix: with the path of a
+    /// Unix socket. A process without doors answers /livez, /readyz and /metrics there, if it is
+    /// given.
     #[arg(long, env = "FIRMFORMS_INTERNAL_ADDR")]
     pub(crate) internal_addr: Option<InternalAddr>,
     /// The most connections of the public door at once. A low limit of file descriptors lowers it.
@@ -60,8 +61,8 @@ pub(crate) struct ServeArgs {
     /// all. Raise it behind a proxy.
     #[arg(long, env = "FIRMFORMS_CONNECTIONS_PER_PEER", value_parser = count())]
     pub(crate) connections_per_peer: Option<usize>,
-    /// Seconds that a door's connection may wait for its next request: longer than in a proxy before
-    /// it.
+    /// Seconds that a door's connection may wait for its next request: longer than in a proxy
+    /// before it.
     #[arg(long, env = "FIRMFORMS_IDLE_SECONDS", default_value_t = 75,
           value_parser = value_parser!(u64).range(1..=86_400))]
     pub(crate) idle_seconds: u64,
@@ -145,8 +146,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, default_value_t = 7, env = "FIRMFORMS_KEEP_DELIVERED_DAYS",
           value_parser = value_parser!(u32).range(..=DAYS_MAX))]
     pub(crate) keep_delivered_days: u32,
-    /// Days that the body of a failed or cancelled delivery is kept for replays, at least as long as
-    /// a delivered one's.
+    /// Days that the body of a failed or cancelled delivery is kept for replays, at least as long
+    /// as a delivered one's.
     #[arg(long, default_value_t = 30, env = "FIRMFORMS_KEEP_FAILED_DAYS",
           value_parser = value_parser!(u32).range(..=DAYS_MAX))]
     pub(crate) keep_failed_days: u32,

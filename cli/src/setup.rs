@@ -16,7 +16,7 @@ use inviter::InviteWait;
 use mailer::{Mailer, SenderAddress, SmtpSettings, SmtpUrl};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use service::{DEFAULT_MAIL_FROM, StorageSettings, SystemSetup};
+use service::{DEFAULT_MAIL_FROM, RangeRetention, StorageSettings, SystemSetup};
 
 use crate::databases::UNUSED_BASE_URL;
 use crate::provider;
@@ -57,8 +57,10 @@ pub(crate) fn serve_setup(
         patience: InviteWait::default(),
         notary: Some(storage.signing_notary()?),
         archive: serve.archive_url.as_ref().map(ArchivePlace::open).transpose()?,
-        keep_log: keep_traffic(serve, "--keep-log-days", serve.keep_log_days)?,
-        keep_history: keep_traffic(serve, "--keep-history-days", serve.keep_history_days)?,
+        kept: RangeRetention {
+            log: keep_traffic(serve, "--keep-log-days", serve.keep_log_days)?,
+            history: keep_traffic(serve, "--keep-history-days", serve.keep_history_days)?,
+        },
         verification_interval: verification_interval(serve),
         sending: if serve.paused { SendingMode::Held } else { SendingMode::On },
         batchers: CallBatchers::default(),

@@ -1,5 +1,5 @@
-//! The ranges of the log. Occurrences and deliveries lie in ranges of 2^24 positions, which are made
-//! ahead of its end: a position without a range refuses its append.
+//! The ranges of the log. Occurrences and deliveries lie in ranges of 2^24 positions. They are made
+//! ahead of its end, because a position without a range refuses its append.
 //!
 //! A log of before 0.3.0 is one table. Once no process of such a build serves the database, the
 //! table becomes the first range, in steps of which none holds an append up for a second.

@@ -7,8 +7,8 @@
 //! - [`System`] is every part of a process, assembled on its pools. `adapters` lets `api` and
 //!   `deliverer` meet.
 //! - [`start_workers`] starts the workers of a [`ProcessRole`].
-//! - [`dropping`] lets old ranges of the log leave, once the archive has them, and [`history_drops`]
-//!   old months of history.
+//! - [`dropping`] lets old ranges of the log leave, once the archive has them, and
+//!   [`history_drops`] old months of history.
 //! - [`BoundDoors`] bind the doors, serve them closed, and open them.
 //! - [`serve`] runs all of it until a signal.
 //! - [`telemetry`] is the only reader of metrics, and writes the log.
@@ -46,5 +46,5 @@ pub use pools::{CALLER_PLAN_SETTINGS, Pools, WORKER_PLAN_SETTINGS, assemble_stor
 pub use role::ProcessRole;
 pub use serve::ServeSettings;
 pub use storage::StorageSettings;
-pub use wiring::{DEFAULT_MAIL_FROM, System, SystemSetup, install_tls};
+pub use wiring::{DEFAULT_MAIL_FROM, RangeRetention, System, SystemSetup, install_tls};
 pub use workers::start_workers;

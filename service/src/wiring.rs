@@ -56,16 +56,23 @@ pub struct System {
     pub notary: Option<Notary>,
     /// The archive of the log, if this process writes one.
     pub archive: Option<LogArchive>,
-    /// The age at which ranges of the log leave for the archive; `None` for never.
-    pub keep_log: Option<Duration>,
-    /// The age at which months of history leave; `None` for never.
-    pub keep_history: Option<Duration>,
+    /// The ages at which ranges of the log and of history leave.
+    pub kept: RangeRetention,
     /// The time between two verifications of the log; `None` for none.
     pub verification_interval: Option<Duration>,
     /// The followers of the two databases' primaries, until `serve` runs them.
     pub(crate) primaries: Vec<PrimaryFollower>,
     /// The private cluster, if the databases are in one.
     pub(crate) cluster: Option<Arc<Mutex<Cluster>>>,
+}
+
+/// The ages at which ranges leave; `None` for never.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RangeRetention {
+    /// Ranges of the log, for the archive.
+    pub log: Option<Duration>,
+    /// Months of history.
+    pub history: Option<Duration>,
 }
 
 /// The settings of a system beside its databases.
@@ -90,10 +97,8 @@ pub struct SystemSetup {
     pub notary: Option<Notary>,
     /// The archive of the log, if this process writes one.
     pub archive: Option<LogArchive>,
-    /// The age at which ranges of the log leave for the archive; `None` for never.
-    pub keep_log: Option<Duration>,
-    /// The age at which months of history leave; `None` for never.
-    pub keep_history: Option<Duration>,
+    /// The ages at which ranges of the log and of history leave.
+    pub kept: RangeRetention,
     /// The time between two verifications of the log; `None` for none.
     pub verification_interval: Option<Duration>,
     /// Whether this process sends.
@@ -132,8 +137,7 @@ impl SystemSetup {
             patience: InviteWait::default(),
             notary: None,
             archive: None,
-            keep_log: None,
-            keep_history: None,
+            kept: RangeRetention::default(),
             verification_interval: None,
             sending: SendingMode::On,
             batchers: CallBatchers::default(),
@@ -257,8 +261,7 @@ impl System {
             notifier,
             notary: setup.notary,
             archive: setup.archive,
-            keep_log: setup.keep_log,
-            keep_history: setup.keep_history,
+            kept: setup.kept,
             verification_interval: setup.verification_interval,
             primaries: Vec::new(),
             cluster: None,

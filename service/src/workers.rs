@@ -130,7 +130,7 @@ fn spawn_projector(system: &System, stop: &CancellationToken, tasks: &mut JoinSe
         let archiver =
             Archiver::new(archive.clone(), notary.clone(), pool.clone(), clock, stop.clone());
         tasks.spawn(run_on(archiver, store.nudge(), stop.clone()));
-        if let Some(keep_for) = system.keep_log {
+        if let Some(keep_for) = system.kept.log {
             let dropper = RangeDropper {
                 store: store.clone(),
                 archive: archive.clone(),
@@ -155,7 +155,7 @@ fn spawn_projector(system: &System, stop: &CancellationToken, tasks: &mut JoinSe
     tasks.spawn(run_on(episodes, store.nudge(), stop.clone()));
     let housekeeping = HousekeepingWorker::new(pool.clone(), system.service.clock.clone());
     tasks.spawn(run_on(housekeeping, store.nudge(), stop.clone()));
-    if let Some(keep_for) = system.keep_history {
+    if let Some(keep_for) = system.kept.history {
         let clock = system.service.clock.clone();
         let drops = HistoryDropWorker::new(pool.clone(), clock, keep_for);
         tasks.spawn(run_on(drops, store.nudge(), stop.clone()));

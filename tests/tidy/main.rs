@@ -65,7 +65,7 @@ const PAGE_WORDS_MAX: usize = 2_500;
 const LONG_PAGES_MAX: usize = 0;
 
 /// An afternoon of reading for the whole project.
-const ALL_PAGES_WORDS_MAX: usize = 47_420;
+const ALL_PAGES_WORDS_MAX: usize = 48_000;
 
 /// A place that breaks a rule.
 struct Offence {
