@@ -201,7 +201,7 @@ pub struct LogBorder {
     pub since: DateTime<Utc>,
 }
 
-/// Returns the border of what has left; `None` if nothing has.
+/// Returns the end of the dropped ranges; `None` if no range was dropped.
 ///
 /// # Errors
 /// If the database does not answer.

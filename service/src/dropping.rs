@@ -89,7 +89,7 @@ pub struct RangeDropper {
     pub notary: Notary,
     /// The age at which a range leaves.
     pub keep_for: Duration,
-    /// Who orders it.
+    /// The actor of the event that orders a drop.
     pub actor: Actor,
     /// Whether a range leaves again that an operator has brought back.
     pub takes_attached: bool,

@@ -145,7 +145,7 @@ impl Full {
         (output.status.code().unwrap(), String::from_utf8(text).unwrap())
     }
 
-    /// What a verification says, without what changes when a range leaves.
+    /// The report of a verification, without the count that a drop changes.
     async fn verified(&self) -> Value {
         let mut process = firmforms(&self.world.database);
         process.env("FIRMFORMS_ARCHIVE_URL", self.archive());
@@ -180,7 +180,7 @@ impl Full {
             .unwrap()
     }
 
-    /// The same without the events that order ranges to leave.
+    /// The same digest, without the events that order ranges to leave.
     async fn events_but_orders(&self) -> String {
         sqlx::query_scalar(
             "select md5(string_agg(e::text, '' order by position)) from events e
@@ -291,7 +291,7 @@ async fn what_left_is_named_and_not_denied() {
     assert!(code == 0 && text.contains("DeliveryAttempted"), "{text}");
 }
 
-/// What the database keeps of a range must be what the archive has.
+/// The events that the database keeps of a dropped range must be those of the archive.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn forgeries_where_a_range_left_are_found() {
     let log = Full::new().await.dropped().await;
@@ -439,7 +439,7 @@ async fn an_old_log_leaves_in_part() {
     assert_eq!(log.traffic().await, 0);
 }
 
-/// The dump has what is left, with the places of what is not.
+/// The dump has the events that are left, and the places of all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backup_lacks_what_left() {
     if Copies::of_this_machine().is_none() {

@@ -52,7 +52,7 @@ pub use crate::flaw::{Flaw, FlawLocation};
 /// Heads in one read.
 const HEADS_PER_PAGE: i64 = 5_000;
 
-/// What a verification may rely on.
+/// The keys and the archive that a verification relies on.
 #[derive(Debug, Default)]
 pub struct VerifiedWith {
     /// The keys that signatures must be made with; by default those that the notary knows.

@@ -82,7 +82,7 @@ impl SteppedWalk {
         let mut transaction = snapshot::begin(pool).await?;
         let unwitnessed = witnesses.incomplete_reason(&mut transaction).await?;
         let stated = stated_positions(&mut transaction).await?;
-        // What has left was proven before. The walk has the events after it.
+        // Deliveries of dropped ranges were proven before. The walk reads the events after them.
         let border = ranges::border(&mut transaction).await?.map_or(0, |border| border.through);
         let begin_at = border.max(walked_to.min(stated.sealed_to) - 1);
         let seal = seals::last_seal(&mut transaction, begin_at).await?;
