@@ -7,27 +7,33 @@ use sqlx::PgPool;
 /// How often to look.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Whether every occurrence is spread, every delivery is at its end, and history has followed.
-/// There is one delivery for each subscription that an occurrence lists, and for each reissue and
-/// repair.
-const SETTLED: &str = "
-select not exists (select from outbox) and not exists (select from unspread)
-   and (select coalesce(sum(json_array_length(payload->'OccurrenceRecorded'->'hooks')), 0)
-          from events where event_type = 'OccurrenceRecorded')
-       + (select count(*) from events where event_type in ('DeliveryQueued', 'DeliveryReissued'))
-       = (select count(*) from deliveries where state <> 'pending' and run_id is null)";
+/// What is left: rows of the outbox, occurrences that are not spread, and the deliveries that events
+/// name and history has not yet shown at their end. There is one delivery for each subscription
+/// that an occurrence lists, and for each reissue and repair.
+const LEFT: &str = "
+select (select count(*) from outbox), (select count(*) from unspread),
+    (select coalesce(sum(json_array_length(payload->'OccurrenceRecorded'->'hooks')), 0)::bigint
+       from events where event_type = 'OccurrenceRecorded')
+    + (select count(*) from events where event_type in ('DeliveryQueued', 'DeliveryReissued'))
+    - (select count(*) from deliveries where state <> 'pending' and run_id is null)";
 
-/// Waits until everything has come to its end, in the outbox and in history. Returns whether this
-/// was in time.
-pub async fn settles(pool: &PgPool, within: Duration) -> bool {
+/// Waits until everything has come to its end, in the outbox and in history.
+///
+/// # Panics
+///
+/// If this takes longer, with what is left.
+pub async fn assert_settles(pool: &PgPool, within: Duration) {
+    let mut left = Ok((0, 0, 0));
     let settled = async {
         loop {
+            left = sqlx::query_as::<_, (i64, i64, i64)>(LEFT).fetch_one(pool).await;
             // A database that is away has settled nothing.
-            if sqlx::query_scalar(SETTLED).fetch_one(pool).await.unwrap_or(false) {
+            if matches!(left, Ok((0, 0, 0))) {
                 return;
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
     };
-    tokio::time::timeout(within, settled).await.is_ok()
+    let in_time = tokio::time::timeout(within, settled).await.is_ok();
+    assert!(in_time, "left in the outbox, unspread and in history: {left:?}");
 }
