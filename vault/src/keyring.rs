@@ -188,7 +188,8 @@ impl Keyring {
     /// Ties the keyring to this main database. If one server holds both databases,
     /// [`Self::make_keys`] does not wait for the disk. Data under a new key is committed later, and
     /// that commit flushes the key too: both share one write-ahead log. The transaction of the data
-    /// begins before the key is made, so a crash between them refuses the commit.
+    /// begins before the key is made, or its statement names the life of the server before that. So
+    /// a crash between them refuses the commit. The next try must make the key again.
     #[must_use]
     pub fn tied_to_main(self, life: LifeWatch, hosts: KeyringHosts) -> Self {
         Self { main: Some(MainDatabase { life, hosts }), ..self }

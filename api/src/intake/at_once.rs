@@ -47,7 +47,7 @@ impl BatchIntake<'_> {
         let life = self.service.pools.intake.life().life_number();
         let found = tokio::join!(self.match_forms(life), self.make_keys());
         let matched = found.0?;
-        let keys = found.1?;
+        let keys = &found.1?;
         let reported = reported_of(self.batch);
         let planned = self.plan_submissions(&matched, &reported);
         let Some((plan, known)) = planned else { return Ok(None) };

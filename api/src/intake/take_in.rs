@@ -9,7 +9,6 @@ use projector::subjects::{self, SubjectId};
 use projector::{activity_ids, expiry, firms, partials};
 use sqlx::PgConnection;
 use telemetry::metrics::WORKER_FAILURES;
-use tokio::sync::OnceCell;
 use tokio::time::Instant;
 use uuid::Uuid;
 use vault::responses::{NewSubmission, PriorContent, StoredResponse};
@@ -52,7 +51,7 @@ pub(super) async fn take_in(
     trusted: TrustedSource,
 ) -> Result<Vec<IntakeCounts>, IntakeError> {
     let subjects = subjects_of(batch);
-    let intake = BatchIntake { service, batch, trusted, subjects, keys: OnceCell::new() };
+    let intake = BatchIntake { service, batch, trusted, subjects };
     let mut taken = intake.take_in_shortest().await;
     if let Err(IntakeError::ClaimRefused(error)) = &taken {
         tracing::warn!(%error, "a claim in an append was refused; its deliveries wait for a claim");
@@ -95,8 +94,6 @@ pub(super) struct BatchIntake<'a> {
     trusted: TrustedSource,
     /// Subjects whose personal data the batch holds.
     pub(super) subjects: Vec<KeySubject>,
-    /// Their keys, once they are made.
-    keys: OnceCell<DataKeys>,
 }
 
 /// A batch that was taken in.
@@ -165,8 +162,8 @@ impl<'a> BatchIntake<'a> {
         unchanged.duplicates.extend(decided.placed.duplicate_places(&recorded, &now_waiting));
         let back = std::mem::take(&mut decided.plan.back);
         clear_contents(connection, &back).await?;
-        let checked = self.check_keys(keys, &decided.known).await?;
-        let keys = checked.as_ref().unwrap_or(keys);
+        let checked = self.check_keys(&keys, &decided.known).await?;
+        let keys = checked.as_ref().unwrap_or(&keys);
         let encryption =
             VaultEncryption { keys, before: decided.before, recorded: &recorded, back: &back };
         let kept = self.keep_content(&mut decided.appending, decided.plan, encryption).await?;
@@ -259,13 +256,13 @@ impl<'a> BatchIntake<'a> {
         Ok(Some(claimed))
     }
 
-    /// The keys of the batch, made once for all ways to take it in.
-    pub(super) async fn make_keys(&self) -> Result<&DataKeys, IntakeError> {
-        let make = async || match &*self.subjects {
+    /// Makes the keys of the batch. Each way to take it in makes them again, because a crash between
+    /// two ways may have lost keys that were not flushed.
+    pub(super) async fn make_keys(&self) -> Result<DataKeys, sqlx::Error> {
+        match &*self.subjects {
             [] => Ok(DataKeys::new()),
             subjects => self.service.keyring.make_keys(subjects, &*self.service.entropy).await,
-        };
-        Ok(self.keys.get_or_try_init(make).await?)
+        }
     }
 
     /// Begins the transaction, and first confirms every token that only the cache vouches for.

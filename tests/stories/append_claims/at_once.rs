@@ -42,6 +42,23 @@ async fn a_subscription_made_meanwhile_gets_the_submission() {
     assert_eq!(scene.receiver.received().len(), 2);
 }
 
+/// A crash of the server loses a key that is not flushed, and another life refuses the statement.
+/// Data under the lost key could never be read again (E28).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_lost_meanwhile_is_made_again() {
+    let scene = Scene::new().await;
+    let process = scene.process(|_| {});
+    let lose_key = async {
+        assert_eq!(scene.world.count_in_keyring("data_keys").await, 1);
+        scene.world.change_keyring("delete from data_keys").await;
+        scene.world.subscribe(&scene.firm, &scene.receiver.url("/second")).await;
+    };
+    scene.submit_around(lose_key).await;
+    process.answered(2).await;
+    process.ends(&scene.world).await;
+    assert_eq!(scene.world.count_in_keyring("data_keys").await, 1);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_subscription_removed_meanwhile_gets_nothing() {
     let scene = Scene::new().await;
