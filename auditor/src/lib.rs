@@ -7,7 +7,7 @@
 //! - [`Checkpointer`] is the worker that takes one each hour.
 //! - [`missing_entries`] finds the entries that the audit log lacks.
 //! - [`Archiver`] is the worker that archives the log.
-//! - [`AuditVerifier`] is the worker that verifies the log about once a day.
+//! - [`AuditVerifier`] is the worker that verifies the log about once a day, older events in turn.
 //! - [`verify`] compares the database with the log and with all signed checkpoints.
 //! - [`bundle`] writes and verifies a file that proves itself to an outsider.
 //! - [`archive`] copies whole segments of the log into files that prove themselves.
@@ -44,5 +44,5 @@ pub use error::AuditError;
 pub use flaw::MissingEntry;
 pub use keys::{KeyFolder, KeySignature, PublicKey};
 pub use notary::{KeySource, KnownKeys, Notary};
-pub use verifier::AuditVerifier;
+pub use verifier::{AuditVerifier, VerificationSchedule};
 pub use worker::Checkpointer;

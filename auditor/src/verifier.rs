@@ -1,22 +1,29 @@
-//! Verifies the whole log about once a day, in short steps. After a broken verification it verifies
-//! again at once, and then each hour until the log is whole. Of several processes one verifies at a
-//! time; if it ends, another one resumes at its position.
+//! Verifies the log about once a day, in short steps: new events, the links of all seals, and a
+//! stretch of the older events. After a broken verification it verifies again at once, and then
+//! each hour until the log is whole. Of several processes one verifies at a time; if it ends,
+//! another one resumes at its position.
+//!
+//! Only an intact verification moves the stretch. So the verification after a broken one reads the
+//! same events again, and the flaw stays the verdict until these events are intact.
 
 use std::time::Duration;
 
 use domain::audit::{
-    EndedVerification, NextVerification, RunningVerification, VerificationOutcome,
+    EndedVerification, LogRotation, NextVerification, RunningVerification, VerificationOutcome,
+    VerificationState, VerificationTimes, VerifiedParts,
 };
 use domain::values::Timestamp;
 use eventstore::Clock;
 use eventstore::presence::{self, ProcessGroup};
 use eventstore::worker::{NextStep, WakeOn, Worker};
+use projector::verifications::VerificationEnd;
 use projector::{signatures, verifications};
 use sqlx::{PgConnection, PgPool};
 
+use crate::archive::LogArchive;
 use crate::error::AuditError;
 use crate::notary::Notary;
-use crate::verify::{SteppedWalk, WalkBeginning, WalkStep};
+use crate::verify::{ProofFiles, SteppedWalk, WalkBeginning, WalkStep};
 
 /// The wait between two steps. A step takes about as long, so a verification needs half of a core.
 const STEP_INTERVAL: Duration = Duration::from_millis(100);
@@ -30,12 +37,23 @@ const LOOK_SECONDS: i64 = 60;
 
 const HOUR_SECONDS: i64 = 3_600;
 
+/// The times of verifications.
+#[derive(Debug, Clone, Copy)]
+pub struct VerificationSchedule {
+    /// The time from the end of a verification to the begin of the next.
+    pub interval: Duration,
+    /// The time within which each older event is read again.
+    pub reread_within: Duration,
+}
+
 /// The worker that verifies the log.
 pub struct AuditVerifier {
     notary: Notary,
+    archive: Option<LogArchive>,
     pool: PgPool,
     clock: Clock,
     interval: Duration,
+    rotation: LogRotation,
     mode: VerifierMode,
     /// Verifications in a row that this worker found broken.
     broken_in_row: u32,
@@ -44,24 +62,50 @@ pub struct AuditVerifier {
 enum VerifierMode {
     /// Nothing is due before this second.
     Waiting { until: i64 },
-    /// A verification is under way.
-    Verifying(Box<Verification>),
+    /// A verification is between two parts of the log.
+    BetweenParts(Box<Verification>),
+    /// A verification walks over a part of the log.
+    Walking { verification: Box<Verification>, walk: Box<SteppedWalk> },
 }
 
 /// A verification under way. Its session keeps other processes from another one.
 struct Verification {
     session: PgConnection,
     began_at: Timestamp,
-    walk: Box<SteppedWalk>,
+    parts: VerifiedParts,
+    verified_to: i64,
+    /// Why a part could not be verified completely.
+    incomplete: Option<String>,
+    /// Whether the last verdict, or this one, may be about the archive.
+    needs_archive: bool,
+}
+
+impl Verification {
+    async fn note_progress(&mut self) -> Result<(), AuditError> {
+        let running = RunningVerification { began_at: self.began_at, position: self.verified_to };
+        Ok(verifications::note_progress(&mut self.session, running).await?)
+    }
 }
 
 impl AuditVerifier {
-    /// A worker for this database and this clock. `interval` is the time from the end of a
-    /// verification to the begin of the next.
+    /// A worker for this database and this clock.
     #[must_use]
-    pub const fn new(notary: Notary, pool: PgPool, clock: Clock, interval: Duration) -> Self {
+    pub const fn new(
+        notary: Notary,
+        pool: PgPool,
+        clock: Clock,
+        schedule: VerificationSchedule,
+    ) -> Self {
+        let VerificationSchedule { interval, reread_within } = schedule;
+        let rotation = LogRotation::new(reread_within, interval);
         let mode = VerifierMode::Waiting { until: 0 };
-        Self { notary, pool, clock, interval, mode, broken_in_row: 0 }
+        Self { notary, archive: None, pool, clock, interval, rotation, mode, broken_in_row: 0 }
+    }
+
+    /// The worker of a process that has the archive.
+    #[must_use]
+    pub fn with_archive(self, archive: Option<LogArchive>) -> Self {
+        Self { archive, ..self }
     }
 
     /// Begins or resumes a verification if one is due, and no other process has it.
@@ -73,37 +117,88 @@ impl AuditVerifier {
         if state.running.is_none() && epoch_second(now) < due {
             return Ok(VerifierMode::Waiting { until: due.min(epoch_second(now) + LOOK_SECONDS) });
         }
-        let is_signed = signatures::last(&mut session).await?.is_some();
-        if !is_signed || self.notary.checkpoints.numbered_files()?.is_empty() {
-            // Without a checkpoint nothing is proved. Another process may have the folder.
+        if state.needs_archive && self.archive.is_none() {
+            // This process would not see a flaw of the archive, and must not call the log intact.
             return Ok(later);
         }
+        let signed = signatures::last(&mut session).await?;
+        let has_files = !self.notary.checkpoints.numbered_files()?.is_empty();
+        let Some(signed) = signed.filter(|_| has_files) else {
+            // Without a checkpoint nothing is proved. Another process may have the folder.
+            return Ok(later);
+        };
         // A pool would hand the connection, and so the place, to another task.
         let mut session = session.detach();
         if presence::join_limited(&mut session, ProcessGroup::Verifying, 1).await?.is_none() {
             return Ok(later);
         }
         // The process before may have ended its work meanwhile.
-        let running = verifications::state(&mut session).await?.running;
+        let state = verifications::state(&mut session).await?;
+        let VerificationState { running, intact, needs_archive, .. } = state;
         let running = running.unwrap_or(RunningVerification { began_at: now, position: 0 });
         let began_at = running.began_at;
-        match SteppedWalk::begin(&self.pool, &self.notary, running.position).await? {
+        let parts = self.rotation.due_parts(intact, signed.position, began_at);
+        let verification = Verification {
+            session,
+            began_at,
+            parts,
+            verified_to: running.position,
+            incomplete: None,
+            needs_archive,
+        };
+        self.begin_part(Box::new(verification), now).await
+    }
+
+    /// Begins the next part of a verification.
+    async fn begin_part(
+        &mut self,
+        mut verification: Box<Verification>,
+        now: Timestamp,
+    ) -> Result<VerifierMode, AuditError> {
+        let part = verification.parts.part_after(verification.verified_to);
+        let files = ProofFiles { notary: &self.notary, archive: self.archive.as_ref() };
+        match SteppedWalk::begin(&self.pool, files, part).await? {
             WalkBeginning::Begun(walk) => {
-                verifications::note_progress(&mut session, running).await?;
-                let verification = Verification { session, began_at, walk };
-                Ok(VerifierMode::Verifying(Box::new(verification)))
+                verification.note_progress().await?;
+                Ok(VerifierMode::Walking { verification, walk })
             }
             WalkBeginning::Ended(outcome) => {
-                let ended = EndedVerification { at: now, position: running.position, outcome };
-                self.end_verification(&mut session, ended).await
+                self.end_part(verification, EndedPart { through: part.through, outcome }, now).await
             }
         }
+    }
+
+    /// Ends a part of a verification, and with the last part the verification.
+    async fn end_part(
+        &mut self,
+        mut verification: Box<Verification>,
+        EndedPart { through, outcome }: EndedPart,
+        now: Timestamp,
+    ) -> Result<VerifierMode, AuditError> {
+        let outcome = match (outcome, through) {
+            (broken @ VerificationOutcome::Broken(_), _) => broken,
+            (VerificationOutcome::Intact, None) => match verification.incomplete.take() {
+                Some(why) => VerificationOutcome::Incomplete(why),
+                None => VerificationOutcome::Intact,
+            },
+            (incomplete, None) => incomplete,
+            (outcome, Some(through)) => {
+                if let VerificationOutcome::Incomplete(why) = outcome {
+                    verification.incomplete = Some(why);
+                }
+                verification.verified_to = through;
+                verification.note_progress().await?;
+                return Ok(VerifierMode::BetweenParts(verification));
+            }
+        };
+        let position = verification.verified_to;
+        self.end_verification(*verification, EndedVerification { at: now, position, outcome }).await
     }
 
     /// Notes the end of a verification. A flaw is an error in the log.
     async fn end_verification(
         &mut self,
-        session: &mut PgConnection,
+        mut verification: Verification,
         ended: EndedVerification,
     ) -> Result<VerifierMode, AuditError> {
         let through = ended.position;
@@ -118,10 +213,15 @@ impl AuditVerifier {
                 tracing::warn!(why, through, "the log could not be verified completely");
             }
         }
-        self.broken_in_row =
-            if ended.outcome.is_broken() { self.broken_in_row.saturating_add(1) } else { 0 };
-        verifications::note_end(session, &ended).await?;
+        let is_broken = ended.outcome.is_broken();
+        self.broken_in_row = if is_broken { self.broken_in_row.saturating_add(1) } else { 0 };
+        let Verification { parts, began_at, needs_archive, .. } = verification;
+        let times = VerificationTimes { began_at, ended_at: ended.at };
+        let is_intact = ended.outcome == VerificationOutcome::Intact;
+        let intact = is_intact.then(|| self.rotation.end_of(parts, times, through));
         let until = self.next_due(&ended).min(epoch_second(ended.at) + LOOK_SECONDS);
+        let end = VerificationEnd { ended, intact, needs_archive: is_broken && needs_archive };
+        verifications::note_end(&mut verification.session, &end).await?;
         Ok(VerifierMode::Waiting { until })
     }
 
@@ -135,24 +235,25 @@ impl AuditVerifier {
         epoch_second(ended.at) + wait
     }
 
-    /// Does one step of a verification.
+    /// Does one step of a walk.
     async fn go_on(
         &mut self,
         mut verification: Box<Verification>,
+        mut walk: Box<SteppedWalk>,
         now: Timestamp,
     ) -> Result<VerifierMode, AuditError> {
-        let step = verification.walk.step(&self.pool).await?;
-        let Verification { session, began_at, walk } = &mut *verification;
-        let position = walk.position();
+        let step = walk.step(&self.pool).await?;
+        verification.verified_to = walk.position().max(verification.verified_to);
         match step {
             WalkStep::On => {
-                let running = RunningVerification { began_at: *began_at, position };
-                verifications::note_progress(session, running).await?;
-                Ok(VerifierMode::Verifying(verification))
+                verification.note_progress().await?;
+                Ok(VerifierMode::Walking { verification, walk })
             }
+            WalkStep::RangesChanged => Ok(VerifierMode::BetweenParts(verification)),
             WalkStep::Ended(outcome) => {
-                self.end_verification(session, EndedVerification { at: now, position, outcome })
-                    .await
+                verification.needs_archive |= walk.has_read_archive();
+                let through = walk.last_position();
+                self.end_part(verification, EndedPart { through, outcome }, now).await
             }
         }
     }
@@ -160,6 +261,13 @@ impl AuditVerifier {
     fn interval_seconds(&self) -> i64 {
         i64::try_from(self.interval.as_secs()).unwrap_or(i64::MAX / 2)
     }
+}
+
+/// The end of a part.
+struct EndedPart {
+    /// The last position of the part; `None` for the last part.
+    through: Option<i64>,
+    outcome: VerificationOutcome,
 }
 
 fn epoch_second(at: Timestamp) -> i64 {
@@ -183,11 +291,14 @@ impl Worker for AuditVerifier {
                 VerifierMode::Waiting { until }
             }
             VerifierMode::Waiting { .. } => self.begin_due(now).await?,
-            VerifierMode::Verifying(verification) => self.go_on(verification, now).await?,
+            VerifierMode::BetweenParts(verification) => self.begin_part(verification, now).await?,
+            VerifierMode::Walking { verification, walk } => {
+                self.go_on(verification, walk, now).await?
+            }
         };
         Ok(match self.mode {
             VerifierMode::Waiting { .. } => NextStep::IDLE,
-            VerifierMode::Verifying(_) => NextStep::IdleFor(STEP_INTERVAL),
+            _ => NextStep::IdleFor(STEP_INTERVAL),
         })
     }
 }

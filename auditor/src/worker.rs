@@ -9,6 +9,7 @@ use domain::audit::{EndedVerification, VerificationOutcome};
 use domain::values::Timestamp;
 use eventstore::worker::{NextStep, WakeOn, Worker};
 use eventstore::{Clock, outage};
+use projector::verifications::VerificationEnd;
 use projector::{signatures, verifications};
 use sqlx::PgPool;
 use vault::Entropy;
@@ -79,7 +80,8 @@ impl Checkpointer {
         if !ended.is_some_and(|ended| ended.outcome.is_broken()) {
             let outcome = VerificationOutcome::Broken(flaw);
             let ended = EndedVerification { at: now, position, outcome };
-            verifications::note_end(&mut connection, &ended).await?;
+            let end = VerificationEnd { ended, intact: None, needs_archive: false };
+            verifications::note_end(&mut connection, &end).await?;
         }
         Ok(())
     }

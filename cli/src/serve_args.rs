@@ -179,6 +179,11 @@ pub(crate) struct ServeArgs {
           value_parser = value_parser!(u32).range(..=8_760))]
     pub(crate) verify_hours: u32,
 
+    /// Days within which the verifications read each older event again.
+    #[arg(long, env = "FIRMFORMS_REVERIFY_DAYS", default_value_t = 30,
+          value_parser = value_parser!(u32).range(1..=DAYS_MAX))]
+    pub(crate) reverify_days: u32,
+
     /// Archive the log here: a directory, `file://` and its path, or `s3://bucket/prefix`.
     #[arg(long, env = "FIRMFORMS_ARCHIVE_URL", value_parser = archive_place)]
     pub(crate) archive_url: Option<ArchivePlace>,

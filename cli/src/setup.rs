@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use api::{CallBatchers, SendingMode};
+use auditor::VerificationSchedule;
 use deliverer::Retention;
 use deliverer::{DelivererSettings, NoticeTarget, TimeScale};
 use domain::delivery::pressure::HostCaps;
@@ -61,7 +62,7 @@ pub(crate) fn serve_setup(
             log: keep_traffic(serve, "--keep-log-days", serve.keep_log_days)?,
             history: keep_traffic(serve, "--keep-history-days", serve.keep_history_days)?,
         },
-        verification_interval: verification_interval(serve),
+        verifications: verification_schedule(serve),
         sending: if serve.paused { SendingMode::Held } else { SendingMode::On },
         batchers: CallBatchers::default(),
         provider: provider::configured_provider(&serve.oidc, &roots.certificates)?.map(Arc::new),
@@ -91,9 +92,12 @@ impl TargetArgs {
     }
 }
 
-fn verification_interval(serve: &ServeArgs) -> Option<Duration> {
+fn verification_schedule(serve: &ServeArgs) -> Option<VerificationSchedule> {
     let hours = u64::from(serve.verify_hours);
-    (hours > 0).then(|| Duration::from_secs(hours * 3_600))
+    (hours > 0).then(|| VerificationSchedule {
+        interval: Duration::from_secs(hours * 3_600),
+        reread_within: Duration::from_secs(u64::from(serve.reverify_days) * 86_400),
+    })
 }
 
 /// Days for which a delivery may still be tried or sent again after its body was kept.

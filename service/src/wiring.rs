@@ -9,8 +9,8 @@ use api::{
     AuditAccess, CallAdmission, CallBatchers, CallerPools, DeliveryBridge, SendingMode, Service,
     ServiceSettings,
 };
-use auditor::Notary;
 use auditor::archive::LogArchive;
+use auditor::{Notary, VerificationSchedule};
 use chrono::TimeDelta;
 use cluster::Cluster;
 use deliverer::outgoing::{OutgoingClient, OutgoingConfig};
@@ -58,8 +58,8 @@ pub struct System {
     pub archive: Option<LogArchive>,
     /// The ages at which ranges of the log and of history leave.
     pub kept: RangeRetention,
-    /// The time between two verifications of the log; `None` for none.
-    pub verification_interval: Option<Duration>,
+    /// The times of verifications of the log; `None` for none.
+    pub verifications: Option<VerificationSchedule>,
     /// The followers of the two databases' primaries, until `serve` runs them.
     pub(crate) primaries: Vec<PrimaryFollower>,
     /// The private cluster, if the databases are in one.
@@ -99,8 +99,8 @@ pub struct SystemSetup {
     pub archive: Option<LogArchive>,
     /// The ages at which ranges of the log and of history leave.
     pub kept: RangeRetention,
-    /// The time between two verifications of the log; `None` for none.
-    pub verification_interval: Option<Duration>,
+    /// The times of verifications of the log; `None` for none.
+    pub verifications: Option<VerificationSchedule>,
     /// Whether this process sends.
     pub sending: SendingMode,
     /// The batchers of concurrent calls.
@@ -138,7 +138,7 @@ impl SystemSetup {
             notary: None,
             archive: None,
             kept: RangeRetention::default(),
-            verification_interval: None,
+            verifications: None,
             sending: SendingMode::On,
             batchers: CallBatchers::default(),
             notices: None,
@@ -262,7 +262,7 @@ impl System {
             notary: setup.notary,
             archive: setup.archive,
             kept: setup.kept,
-            verification_interval: setup.verification_interval,
+            verifications: setup.verifications,
             primaries: Vec::new(),
             cluster: None,
         })

@@ -144,9 +144,10 @@ fn spawn_projector(system: &System, stop: &CancellationToken, tasks: &mut JoinSe
             tasks.spawn(run_on(dropping, store.nudge(), stop.clone()));
         }
     }
-    if let (Some(notary), Some(interval)) = (&system.notary, system.verification_interval) {
+    if let (Some(notary), Some(schedule)) = (&system.notary, system.verifications) {
         let clock = system.service.clock.clone();
-        let daily = AuditVerifier::new(notary.clone(), pool.clone(), clock, interval);
+        let daily = AuditVerifier::new(notary.clone(), pool.clone(), clock, schedule)
+            .with_archive(system.archive.clone());
         tasks.spawn(run_on(daily, store.nudge(), stop.clone()));
     }
     let partials = PartialTimer::new(store.clone(), system.service.clock.clone());

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use auditor::archive::LogArchive;
-use auditor::{CheckpointFolder, KeyFolder, Notary};
+use auditor::{AuditVerifier, CheckpointFolder, KeyFolder, Notary};
+use domain::audit::{EndedVerification, VerificationOutcome};
 use domain::event::Actor;
 use eventstore::connect;
 use eventstore::ranges::RANGE_POSITIONS;
 use eventstore::worker::Worker;
+use projector::verifications;
 use serde_json::Value;
 use service::dropping::{RangeDropWorker, RangeDropper};
 use sqlx::Executor;
@@ -21,6 +23,7 @@ use tokio::sync::OnceCell;
 use uuid::Uuid;
 use vault::SystemEntropy;
 
+use crate::proof::{DAY, daily};
 use crate::ranges;
 
 /// A world whose log has filled its first range, with an archive of it.
@@ -198,6 +201,46 @@ impl Full {
                 and position <= {RANGE_POSITIONS}"
         );
         self.world.ask_number(&question).await
+    }
+}
+
+/// The daily verification of a log.
+impl Full {
+    /// A process that has the archive. It reads each event again within five days.
+    fn verifier(&self) -> AuditVerifier {
+        self.lone_verifier().with_archive(Some(LogArchive::in_folder(self.archive())))
+    }
+
+    /// A process without the archive.
+    fn lone_verifier(&self) -> AuditVerifier {
+        let folder = data_dir(&self.world.database);
+        let notary = Notary {
+            keys: KeyFolder::in_folder(folder.join("audit-keys")),
+            checkpoints: CheckpointFolder::in_folder(folder.join("checkpoints")),
+        };
+        AuditVerifier::new(notary, self.world.pool().clone(), self.world.clock.clone(), daily(5))
+    }
+
+    /// Steps until a verification has ended; `None` if none begins.
+    async fn verdict(&self, verifier: &mut AuditVerifier) -> Option<EndedVerification> {
+        let before = self.last_verdict().await;
+        // The session of the verification before may still hold the place.
+        for _ in 0..3 {
+            for _ in 0..100 {
+                verifier.step().await.unwrap();
+                let ended = self.last_verdict().await;
+                if ended != before {
+                    return ended;
+                }
+            }
+            self.world.pass(Duration::from_secs(61));
+        }
+        None
+    }
+
+    async fn last_verdict(&self) -> Option<EndedVerification> {
+        let mut connection = self.world.pool().acquire().await.unwrap();
+        verifications::state(&mut connection).await.unwrap().ended
     }
 }
 
@@ -536,4 +579,61 @@ async fn the_worker_drops_old_ranges() {
     log.world.pass(Duration::from_secs(2 * 86_400));
     worker.step().await.unwrap();
     assert!(log.traffic().await > 0, "it came back for an operator");
+}
+
+/// Segments are read in turn. A process without the archive does not take the verdict back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_daily_verification_reads_the_archive() {
+    let log = Full::new().await.dropped().await;
+    log.follow().await;
+    let mut verifier = log.verifier();
+    let ended = log.verdict(&mut verifier).await.unwrap();
+    assert_eq!(ended.outcome, VerificationOutcome::Intact);
+    let files = fs::read_dir(log.archive()).unwrap().map(|entry| entry.unwrap().path());
+    let mut events = files.filter(|path| {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        name.starts_with("00000001") && name.ends_with(".gz")
+    });
+    let events = events.next().unwrap();
+    let whole = fs::read(&events).unwrap();
+    let mut flipped = whole.clone();
+    flipped[200] ^= 1;
+    fs::write(&events, flipped).unwrap();
+    let mut days = 0;
+    let ended = loop {
+        log.world.pass(DAY);
+        days += 1;
+        let ended = log.verdict(&mut verifier).await.unwrap();
+        if ended.outcome != VerificationOutcome::Intact {
+            break ended;
+        }
+    };
+    assert!(days <= 5, "{days}");
+    let VerificationOutcome::Broken(flaw) = &ended.outcome else { panic!("{ended:?}") };
+    assert!(flaw.starts_with("segment 1, block"), "{flaw}");
+
+    log.world.pass(DAY);
+    assert_eq!(log.verdict(&mut log.lone_verifier()).await, None);
+    fs::write(&events, whole).unwrap();
+    let ended = log.verdict(&mut verifier).await.unwrap();
+    assert_eq!(ended.outcome, VerificationOutcome::Intact);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_the_archive_seals_are_verified() {
+    let log = Full::new().await.dropped().await;
+    log.follow().await;
+    let mut verifier = log.lone_verifier();
+    for _ in 0..6 {
+        let ended = log.verdict(&mut verifier).await.unwrap();
+        assert_eq!(ended.outcome, VerificationOutcome::Intact);
+        log.world.pass(DAY);
+    }
+    let mut session = log.world.pool().acquire().await.unwrap();
+    session.execute("set session_replication_role = replica").await.unwrap();
+    session.execute("update seals set hash = sha256(hash) where number = 7000").await.unwrap();
+    session.execute("reset session_replication_role").await.unwrap();
+    let ended = log.verdict(&mut verifier).await.unwrap();
+    let VerificationOutcome::Broken(flaw) = &ended.outcome else { panic!("{ended:?}") };
+    assert!(flaw.starts_with("seal 7000: its hash"), "{flaw}");
 }

@@ -62,6 +62,19 @@ impl LogArchive {
         self.list_numbers()?.last().map(|number| self.read_manifest(*number)).transpose()
     }
 
+    /// The signed manifest of this segment, if the archive has it. A file of another content is a
+    /// flaw of the archive.
+    pub(super) fn find_manifest(&self, number: u64) -> Result<Option<SignedManifest>, AuditError> {
+        match self.read_manifest(number) {
+            Ok(signed) => Ok(Some(signed)),
+            Err(error) if is_missing(&error) => Ok(None),
+            Err(error @ AuditError::Unreadable { .. }) => {
+                Err(AuditError::in_segment(number, None, error.to_string()))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// The numbers of the manifests, in order.
     fn list_numbers(&self) -> Result<Vec<u64>, AuditError> {
         let names = self.store.list_names()?;

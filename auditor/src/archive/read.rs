@@ -66,6 +66,33 @@ impl ArchiveReader {
         Ok(Self { archive, manifests })
     }
 
+    /// Reads and checks the manifest and the index of one segment. The reader has no other one.
+    ///
+    /// # Errors
+    /// [`AuditError::BrokenArchive`], or the error of a file.
+    pub fn open_segment(
+        archive: LogArchive,
+        trusted: &[PublicKey],
+        number: u64,
+    ) -> Result<Self, AuditError> {
+        let broken = |why: String| Err(AuditError::in_segment(number, None, why));
+        let Some(signed) = archive.find_manifest(number)? else {
+            return broken("the archive has no such segment".to_owned());
+        };
+        let before = match number {
+            0 | 1 => None,
+            _ => archive.find_manifest(number - 1)?.map(|before| before.manifest),
+        };
+        if let Err(why) = check_manifest(&signed, before.as_ref(), trusted) {
+            return broken(why);
+        }
+        let index = archive.read_index(&signed.manifest)?;
+        if Sha256::digest(&index)[..] != signed.manifest.index_file.sha256 {
+            return broken("the index is not the one of its manifest".to_owned());
+        }
+        Ok(Self { archive, manifests: vec![signed.manifest] })
+    }
+
     /// Returns the events of all streams with this id, in order.
     ///
     /// # Errors

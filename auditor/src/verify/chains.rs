@@ -254,12 +254,13 @@ impl ChainWalk {
         }
     }
 
-    /// Refuses an entry after the last event.
+    /// Refuses an entry after the last event, up to this position.
     pub(super) async fn refuse_surplus(
         &mut self,
         connection: &mut PgConnection,
+        through: i64,
     ) -> Result<(), VerifyStop> {
-        let left = self.rows.next_through(connection, i64::MAX).await?;
+        let left = self.rows.next_through(connection, through).await?;
         left.as_ref().map_or(Ok(()), refuse_stray)
     }
 

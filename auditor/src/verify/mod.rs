@@ -3,6 +3,7 @@
 //! - `walk` visits every row of the log and its proof once, in the order of positions.
 //! - `events` reads a page of events, and the entries that they lead to.
 //! - `chains` compares entries, `blocks` seals, `witnesses` has the signed checkpoints.
+//! - `links` compares seals with each other, without the events.
 //! - `deciding` compares tables that decide and are in no chain, `portal` the portal's sessions.
 //! - `source` reads events of the database, and of the archive where ranges have left.
 //! - `stepped` walks in steps with a short snapshot each, for the worker.
@@ -15,6 +16,7 @@ mod blocks;
 mod chains;
 mod deciding;
 mod events;
+mod links;
 mod portal;
 mod report;
 mod rows;
@@ -44,7 +46,7 @@ use witnesses::TrustedCheckpoints;
 pub use chains::{AddedLate, AwaitedEntry};
 pub use deciding::ComparedRows;
 pub use report::{AuditVerdict, DatabaseReport};
-pub(crate) use stepped::{SteppedWalk, WalkBeginning, WalkStep};
+pub(crate) use stepped::{ProofFiles, SteppedWalk, WalkBeginning, WalkStep};
 pub(crate) use stop::{VerifyStop, broken_at};
 
 pub use crate::flaw::{Flaw, FlawLocation};

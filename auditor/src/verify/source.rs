@@ -1,11 +1,13 @@
 //! The source of the walk: the events of the database, and those of ranges that have left it for
 //! the archive. A block that comes from the archive has the bytes that its manifest names, and the
-//! walk compares their digests with the seals of the database.
+//! walk compares their digests with the seals of the database. The daily walk opens one segment at
+//! a time: a log of a year has thousands of manifests.
 
 use std::sync::Arc;
 
+use domain::audit::SegmentManifest;
 use eventstore::proof::{self, CheckedEvent};
-use eventstore::ranges::{self, DroppedRange};
+use eventstore::ranges::{self, DroppedRange, StoredRange};
 use eventstore::{TRAFFIC_KINDS, Upcasters};
 use sqlx::PgConnection;
 use tokio::task::spawn_blocking;
@@ -21,7 +23,24 @@ use crate::keys::PublicKey;
 pub(super) struct LogSource {
     /// The ranges that have left, in order.
     dropped: Vec<DroppedRange>,
-    archive: Option<Arc<ArchiveReader>>,
+    archive: ArchiveSource,
+}
+
+/// The archive of a source.
+#[derive(Default)]
+enum ArchiveSource {
+    /// The source needs none.
+    #[default]
+    None,
+    /// All segments are open.
+    Open(Arc<ArchiveReader>),
+    /// The segment of the next page is opened before the page is read.
+    BySegment { archive: LogArchive, trusted: Vec<PublicKey>, open: Option<OpenSegment> },
+}
+
+struct OpenSegment {
+    number: u64,
+    reader: Arc<ArchiveReader>,
 }
 
 /// Events of one page.
@@ -54,7 +73,68 @@ impl LogSource {
         };
         let trusted = trusted.to_vec();
         let reader = run_blocking(move || ArchiveReader::open(archive, &trusted)).await?;
-        Ok(Self { dropped, archive: Some(Arc::new(reader)) })
+        Ok(Self { dropped, archive: ArchiveSource::Open(Arc::new(reader)) })
+    }
+
+    /// The source of the daily walk, which needs no archive where no range has left.
+    pub(super) fn by_segment(
+        dropped: Vec<DroppedRange>,
+        archive: Option<LogArchive>,
+        trusted: Vec<PublicKey>,
+    ) -> Self {
+        match archive.filter(|_| !dropped.is_empty()) {
+            Some(archive) => {
+                Self { dropped, archive: ArchiveSource::BySegment { archive, trusted, open: None } }
+            }
+            None => Self::default(),
+        }
+    }
+
+    /// Whether events came from the archive.
+    pub(super) const fn has_read_archive(&self) -> bool {
+        matches!(
+            self.archive,
+            ArchiveSource::Open(_) | ArchiveSource::BySegment { open: Some(_), .. }
+        )
+    }
+
+    /// The range that has left with this position, or the next one.
+    fn dropped_from(&self, position: i64) -> Option<StoredRange> {
+        self.dropped.iter().map(|one| one.range).find(|range| range.last_position >= position)
+    }
+
+    /// Opens the segment of this position, if its range has left. The manifest and the index of the
+    /// segment must be whole.
+    pub(super) async fn open_archive_at(&mut self, position: i64) -> Result<(), VerifyStop> {
+        let range = self.dropped_from(position);
+        let ArchiveSource::BySegment { archive, trusted, open } = &mut self.archive else {
+            return Ok(());
+        };
+        let number = SegmentManifest::holding(position);
+        if range.is_none_or(|range| range.first_position > position)
+            || open.as_ref().is_some_and(|open| open.number == number)
+        {
+            return Ok(());
+        }
+        let files = archive.clone();
+        let keys = trusted.clone();
+        let reader =
+            run_blocking(move || ArchiveReader::open_segment(files, &keys, number)).await?;
+        *open = Some(OpenSegment { number, reader: Arc::new(reader) });
+        Ok(())
+    }
+
+    /// The reader of the archive at this position, and the last position that it has.
+    fn reader_at(&self, position: i64) -> Option<(Arc<ArchiveReader>, i64)> {
+        match &self.archive {
+            ArchiveSource::Open(reader) => Some((Arc::clone(reader), i64::MAX)),
+            ArchiveSource::BySegment { open: Some(open), .. } => {
+                let is_open = open.number == SegmentManifest::holding(position);
+                let end = SegmentManifest::ends_at(open.number);
+                is_open.then(|| (Arc::clone(&open.reader), end))
+            }
+            _ => None,
+        }
     }
 
     /// Reads the events at this position and above, a page of them.
@@ -64,8 +144,8 @@ impl LogSource {
         from: i64,
     ) -> Result<SourcePage, VerifyStop> {
         let upcasters = Upcasters::current();
-        let next_dropped = self.dropped.iter().find(|one| one.range.last_position >= from);
-        if let Some(DroppedRange { range, .. }) = next_dropped
+        let next_dropped = self.dropped_from(from);
+        if let Some(range) = next_dropped
             && range.first_position <= from
         {
             return self.read_archived(connection, from, range.last_position).await;
@@ -78,7 +158,7 @@ impl LogSource {
             events: checked,
             archived: 0,
         };
-        if let Some(border) = next_dropped.map(|one| one.range.first_position)
+        if let Some(border) = next_dropped.map(|range| range.first_position)
             && page.next.is_none_or(|next| next > border)
         {
             page.events.retain(|event| event.position < border);
@@ -95,10 +175,11 @@ impl LogSource {
         from: i64,
         last_position: i64,
     ) -> Result<SourcePage, VerifyStop> {
-        let Some(archive) = self.archive.clone() else {
+        let Some((archive, end)) = self.reader_at(from) else {
             return Err(VerifyStop::Unknown("an archive is needed, and none is named".to_owned()));
         };
-        let (lines, through) = run_blocking(move || archive.read_page(from, last_position)).await?;
+        let last = last_position.min(end);
+        let (lines, through) = run_blocking(move || archive.read_page(from, last)).await?;
         let mut page = SourcePage {
             events: Vec::with_capacity(lines.len()),
             next: through.checked_add(1),

@@ -2,7 +2,6 @@
 //! the lowest to the highest there is. Each row of the three tables is visited once: the expected
 //! entries and seals are computed from the events and compared with the stored rows.
 
-use domain::audit::AuditCheckpoint;
 use domain::values::Timestamp;
 use eventstore::proof;
 use projector::seals::SealRow;
@@ -13,7 +12,7 @@ use super::blocks::BlockWalk;
 use super::chains::ChainWalk;
 use super::events::{EventPage, LogTally, WalkedEvent};
 use super::source::LogSource;
-use super::witnesses::TrustedCheckpoints;
+use super::witnesses::{TrustedCheckpoints, mismatch_text};
 use super::{DatabaseReport, FlawLocation, VerifyStop, broken_at};
 use crate::snapshot::UNDRAWN;
 
@@ -74,10 +73,9 @@ impl AuditWalk {
         Self { source, ..self }
     }
 
-    /// A walk that goes on after this seal. Its chains have no entry yet.
-    pub(super) fn after_seal(mut witnesses: TrustedCheckpoints, seal: &SealRow) -> Self {
+    /// A walk that goes on after this seal, with later checkpoints. Its chains have no entry yet.
+    pub(super) fn after_seal(witnesses: TrustedCheckpoints, seal: &SealRow) -> Self {
         let last = seal.last_position;
-        witnesses.skip_to(last);
         let stated =
             StatedPositions { drawn: last, height: last, followed_to: last, sealed_to: last };
         Self {
@@ -93,6 +91,17 @@ impl AuditWalk {
         self.stated = stated;
         self.chains.reopen(stated.followed_to);
         self.blocks.reopen(stated.sealed_to);
+    }
+
+    /// Opens the archive where events at this position are there. Files may be read for long, so no
+    /// snapshot should be open.
+    pub(super) async fn open_archive_at(&mut self, position: i64) -> Result<(), VerifyStop> {
+        self.source.open_archive_at(position).await
+    }
+
+    /// Whether events came from the archive.
+    pub(super) const fn has_read_archive(&self) -> bool {
+        self.source.has_read_archive()
     }
 
     /// The last verified position.
@@ -204,9 +213,19 @@ impl AuditWalk {
         let StatedPositions { height, sealed_to, .. } = self.stated;
         // The last positions of the log may have been drawn and never used.
         self.refuse_longer_log(connection, height.max(sealed_to)).await?;
-        self.chains.refuse_surplus(connection).await?;
+        self.chains.refuse_surplus(connection, i64::MAX).await?;
         self.blocks.refuse_surplus(connection).await?;
         self.compare_counts(connection).await
+    }
+
+    /// Compares what ends at this position, the end of a block.
+    pub(super) async fn end_at(
+        &mut self,
+        connection: &mut PgConnection,
+        through: i64,
+    ) -> Result<(), VerifyStop> {
+        self.advance_to(connection, through.saturating_add(1)).await?;
+        self.chains.refuse_surplus(connection, through).await
     }
 
     /// Compares what ends at the position of the audit log, in the snapshot that states it.
@@ -215,7 +234,7 @@ impl AuditWalk {
         connection: &mut PgConnection,
     ) -> Result<(), VerifyStop> {
         self.refuse_longer_log(connection, self.stated.followed_to).await?;
-        self.chains.refuse_surplus(connection).await?;
+        self.chains.refuse_surplus(connection, i64::MAX).await?;
         // Blocks above the audit log's position are not visited.
         if self.blocks.is_sealed() { Ok(()) } else { self.blocks.refuse_surplus(connection).await }
     }
@@ -278,8 +297,4 @@ impl AuditWalk {
             ..DatabaseReport::default()
         }
     }
-}
-
-fn mismatch_text(subject: &str, said: &AuditCheckpoint) -> String {
-    format!("{subject} up to position {} is not what was signed at {}", said.position, said.at)
 }

@@ -95,9 +95,12 @@ impl TrustedCheckpoints {
         }))
     }
 
-    /// Drops the checkpoints up to this position.
-    pub(super) fn skip_to(&mut self, position: i64) {
-        self.all.retain(|checkpoint| checkpoint.position > position);
+    /// Removes and returns the checkpoints up to this position.
+    pub(super) fn take_through(&mut self, position: i64) -> Self {
+        let later = self.all.partition_point(|checkpoint| checkpoint.position <= position);
+        let later = self.all.split_off(later);
+        let all = std::mem::replace(&mut self.all, later);
+        Self { all, missing: Vec::new() }
     }
 
     /// The next checkpoint.
@@ -127,4 +130,9 @@ fn refuse_other_installation(
         }
         None => Ok(()),
     }
+}
+
+/// The flaw of a checkpoint that signed something else.
+pub(super) fn mismatch_text(subject: &str, said: &AuditCheckpoint) -> String {
+    format!("{subject} up to position {} is not what was signed at {}", said.position, said.at)
 }

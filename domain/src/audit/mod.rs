@@ -18,6 +18,7 @@ mod feed;
 mod hashing;
 mod late;
 mod period;
+mod rotation;
 mod segment;
 mod series;
 mod stored;
@@ -35,6 +36,7 @@ pub use late::{EventPlace, LateStatement, LateStatements};
 pub use period::{
     AuditPeriod, BackwardPeriod, EntryTime, PeriodStretch, ProvedPeriod, UnprovedPeriod,
 };
+pub use rotation::{IntactVerification, LogPart, LogRotation, VerificationTimes, VerifiedParts};
 pub use segment::{ArchivedBlock, ArchivedFile, SegmentFault, SegmentManifest};
 pub use series::{LastSignature, SeriesState, SigningRefusal, is_signature_late};
 pub use stored::{StoredEntry, StoredParty};

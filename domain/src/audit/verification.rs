@@ -1,14 +1,20 @@
-//! Verifications of the whole log that a worker runs by itself, and the result of the last one.
+//! Verifications of the log that a worker runs by itself, and the result of the last one.
 
+use super::rotation::IntactVerification;
 use crate::values::Timestamp;
 
-/// The verification that runs now, and the last one that ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The verification that runs now, the last one that ended, and the last intact one.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VerificationState {
     /// The verification under way.
     pub running: Option<RunningVerification>,
     /// The last one that ended.
     pub ended: Option<EndedVerification>,
+    /// The last intact one.
+    pub intact: Option<IntactVerification>,
+    /// Whether the last one may have found its flaw in the archive. Without the archive no process
+    /// can tell that such a flaw is gone.
+    pub needs_archive: bool,
 }
 
 /// A verification under way. Another process resumes it at its position.

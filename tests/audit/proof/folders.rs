@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 use tokio::task::block_in_place;
 
 use super::tampering::{VERIFY, tamper};
-use super::{audit, read, read_often, said};
+use super::{audit, daily, read, read_often, said};
 use tests::process::{data_dir, firmforms};
 
 const CHECKPOINT: [&str; 2] = ["audit", "checkpoint"];
@@ -105,8 +105,7 @@ async fn a_broken_verdict_is_repeated_until_whole() {
     let world = installation(OURS).await;
     let notary = notary_in(&data_dir(&world.database));
     let (pool, clock) = (world.pool().clone(), world.clock.clone());
-    let day = Duration::from_secs(86_400);
-    let mut verifier = AuditVerifier::new(notary, pool, clock, day);
+    let mut verifier = AuditVerifier::new(notary, pool, clock, daily(30));
     let event = "update events set recorded_at = recorded_at";
     let broken = format!("{event} + interval '1 microsecond' where position = 1");
     tamper(&world, &[&broken]).await;

@@ -14,7 +14,7 @@ use tests::{Firm, World};
 use vault::SystemEntropy;
 
 use super::tampering::{VERIFY, follow};
-use super::{audit, read, read_often, said};
+use super::{audit, daily, read, read_often, said};
 use tests::process::{data_dir, firmforms};
 
 const CHECKPOINT: [&str; 2] = ["audit", "checkpoint"];
@@ -200,7 +200,7 @@ async fn a_resumed_verification_knows_late_entries() {
     assert_eq!(audit(&world, &CHECKPOINT).await.0, 0);
     let verifier = || {
         let (pool, clock) = (world.pool().clone(), world.clock.clone());
-        AuditVerifier::new(notary(&world), pool, clock, Duration::from_secs(86_400))
+        AuditVerifier::new(notary(&world), pool, clock, daily(30))
     };
     let mut first = verifier();
     first.step().await.unwrap();

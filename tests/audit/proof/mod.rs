@@ -11,11 +11,14 @@ mod remote;
 mod sessions;
 mod signers;
 mod tampering;
+mod turns;
 mod verifier;
 
 use std::process::Output;
+use std::time::Duration;
 
 use api::commands::readings;
+use auditor::VerificationSchedule;
 use domain::event::Actor;
 use domain::operations::{ReadAs, ReadingDetails, ReadingEvent, ReadingSubject};
 use eventstore::NewEvent;
@@ -23,6 +26,13 @@ use tests::{Firm, TestDatabase, World};
 use uuid::Uuid;
 
 use tests::process::firmforms;
+
+pub(crate) const DAY: Duration = Duration::from_secs(86_400);
+
+/// A verification each day, which reads each older event again within these days.
+pub(crate) const fn daily(days: u32) -> VerificationSchedule {
+    VerificationSchedule { interval: DAY, reread_within: DAY.saturating_mul(days) }
+}
 
 fn look() -> ReadingDetails {
     ReadingDetails::at(ReadingSubject::Audit, ReadAs::Page)

@@ -10,7 +10,7 @@ use auditor::{CheckpointFolder, KeyFolder, Notary};
 use domain::access::TokenScope;
 use domain::audit::{EndedVerification, VerificationOutcome};
 use eventstore::Clock;
-use projector::verifications;
+use projector::verifications::{self, VerificationEnd};
 use serde_json::{Value, json};
 use service::SystemSetup;
 use tests::{Answer, Firm, TestDatabase, World};
@@ -221,7 +221,8 @@ async fn an_auditor_sees_keys_checkpoints_and_verdict() {
         position: 7,
         outcome: VerificationOutcome::Broken(flaw.clone()),
     };
-    verifications::note_end(&mut world.pool().acquire().await.unwrap(), &ended).await.unwrap();
+    let end = VerificationEnd { ended, intact: None, needs_archive: false };
+    verifications::note_end(&mut world.pool().acquire().await.unwrap(), &end).await.unwrap();
     let shown = remote.get("/audit/verification").await.body;
     assert_eq!(
         (&shown["ended"]["outcome"], &shown["ended"]["why"]),
