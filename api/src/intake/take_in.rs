@@ -256,8 +256,8 @@ impl<'a> BatchIntake<'a> {
         Ok(Some(claimed))
     }
 
-    /// Makes the keys of the batch. Each way to take it in makes them again, because a crash between
-    /// two ways may have lost keys that were not flushed.
+    /// Makes the keys of the batch. Each way to take it in makes them again: a crash between two
+    /// ways may have lost keys that were not flushed.
     pub(super) async fn make_keys(&self) -> Result<DataKeys, sqlx::Error> {
         match &*self.subjects {
             [] => Ok(DataKeys::new()),
