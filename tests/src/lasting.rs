@@ -48,6 +48,10 @@ impl Templates {
     pub async fn kill_postmaster(&mut self) {
         assert!(self.lasting.is_some(), "the data of this cluster go with its server");
         end_postmaster(&self.data(), Signal::SIGKILL);
+        // A process that it had just made holds its socket for a moment.
+        while self.cluster.is_answering() {
+            tokio::task::yield_now().await;
+        }
         self.cluster.start_again().await.unwrap();
     }
 }
