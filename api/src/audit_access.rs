@@ -4,10 +4,13 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use auditor::archive::{ArchiveReader, ArchivedEvent, LogArchive};
 use auditor::bundle::{self, BundlePages, ExportSelection};
 use auditor::{AuditError, KnownKeys, Notary, SignedCheckpoint};
 use domain::audit::FeedSession;
 use domain::values::Timestamp;
+use eventstore::RecordedEvent;
+use projector::as_of::LeftStreams;
 use sqlx::PgPool;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::spawn_blocking;
@@ -21,6 +24,7 @@ const WAITING_CALLS_MAX: usize = 64;
 /// Access to the proof. Clones of the service share it.
 pub struct AuditAccess {
     notary: Option<Notary>,
+    archive: Option<LogArchive>,
     sessions: Mutex<HashMap<FeedReader, FeedSession>>,
     waiting: Semaphore,
 }
@@ -33,11 +37,28 @@ pub(crate) struct FeedReader {
 }
 
 impl AuditAccess {
-    /// Access by the folders of this notary. Without one, no checkpoint and no key is known.
+    /// Access by the folders of this notary, and the archive. Without a notary, no checkpoint and no
+    /// key is known.
     #[must_use]
-    pub fn new(notary: Option<Notary>) -> Arc<Self> {
+    pub fn new(notary: Option<Notary>, archive: Option<LogArchive>) -> Arc<Self> {
         let waiting = Semaphore::new(WAITING_CALLS_MAX);
-        Arc::new(Self { notary, sessions: Mutex::default(), waiting })
+        Arc::new(Self { notary, archive, sessions: Mutex::default(), waiting })
+    }
+
+    /// The events of streams that have left the database. Without the archive none is found.
+    pub(crate) async fn find_streams(
+        &self,
+        left: LeftStreams,
+    ) -> Result<Vec<RecordedEvent>, Error> {
+        let Some(archive) = self.archive.clone() else { return Ok(Vec::new()) };
+        self.on_disk(move |notary| {
+            let LeftStreams { ids, through, period } = left;
+            let trusted = notary.known_keys()?.keys;
+            let reader = ArchiveReader::open_period(archive, &trusted, through, period)?;
+            let ids: Vec<String> = ids.iter().map(Uuid::to_string).collect();
+            reader.find_streams(&ids)?.iter().map(ArchivedEvent::recorded).collect()
+        })
+        .await
     }
 
     /// The public keys, and their source.

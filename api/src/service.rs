@@ -386,7 +386,7 @@ pub(crate) mod tests {
             entropy,
             inviter,
             words: &Silent,
-            audit: AuditAccess::new(None),
+            audit: AuditAccess::new(None, None),
             operator: None,
             pools,
             deliveries,

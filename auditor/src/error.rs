@@ -110,9 +110,7 @@ impl From<TailError> for AuditError {
     fn from(error: TailError) -> Self {
         match error {
             TailError::Database(error) => Self::Database(error),
-            unreadable @ (TailError::Archived { .. } | TailError::Unreadable { .. }) => {
-                Self::UnreadableEvent(unreadable)
-            }
+            unreadable @ TailError::Unreadable { .. } => Self::UnreadableEvent(unreadable),
         }
     }
 }

@@ -296,7 +296,7 @@ fn show_stream(storage: &StorageSettings, asked: &ArchiveShowArgs) -> anyhow::Re
     let reader = ArchiveReader::open(asked.place.archive_url.open()?, &asked.keys.read(storage)?)?;
     let text = asked.id.trim();
     let id = Uuid::try_parse(text).map_or_else(|_| text.to_owned(), |id| id.to_string());
-    let events = reader.find_stream(&id)?;
+    let events = reader.find_streams(&[id])?;
     print_events(asked.json, &events)
 }
 

@@ -3,9 +3,9 @@
 pub(crate) mod args;
 pub(crate) mod view;
 
-use api::Service;
 use api::commands::readings;
 use api::queries::listing::{self, DeliveriesThen, DeliveryListQuery};
+use api::{AuditAccess, Service};
 use projector::deliveries::DeliveryRow;
 use service::{StorageSettings, System};
 use uuid::Uuid;
@@ -61,7 +61,11 @@ pub(crate) async fn run(
     storage: &StorageSettings,
     command: DeliveriesCommand,
 ) -> anyhow::Result<()> {
-    let system = databases::open(storage).await?;
+    let mut system = databases::open(storage).await?;
+    if let DeliveriesCommand::Show(asked) = &command {
+        let archive = asked.archive.open()?;
+        system.service.audit = AuditAccess::new(Some(storage.notary()), archive);
+    }
     run_on_system(&system, command).await?;
     system.stop().await
 }

@@ -33,15 +33,6 @@ pub enum TailError {
     /// The database did not answer.
     #[error("the database: {0}")]
     Database(#[from] sqlx::Error),
-    /// The events have left the database.
-    #[error(
-        "deliveries up to position {through} are in the archive: `firmforms archive show` finds \
-         one, and `firmforms archive attach` brings a range back"
-    )]
-    Archived {
-        /// The last position that has left.
-        through: i64,
-    },
     /// This build cannot read an event. A newer build may be able to.
     #[error("position {position}: {why}")]
     Unreadable {
@@ -77,9 +68,7 @@ impl From<TailError> for AppendError {
     fn from(error: TailError) -> Self {
         match error {
             TailError::Database(error) => error.into(),
-            TailError::Archived { .. } | TailError::Unreadable { .. } => {
-                Self::Unreadable(error.to_string())
-            }
+            TailError::Unreadable { .. } => Self::Unreadable(error.to_string()),
         }
     }
 }

@@ -241,7 +241,7 @@ impl System {
             entropy,
             inviter,
             words: &explain::EventSentences,
-            audit: AuditAccess::new(setup.notary.clone()),
+            audit: AuditAccess::new(setup.notary.clone(), setup.archive.clone()),
             operator: None,
             pools: CallerPools {
                 intake: pools.intake,

@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::queries::as_of;
+use api::{AuditAccess, Service};
 use auditor::archive::LogArchive;
 use auditor::{AuditVerifier, CheckpointFolder, KeyFolder, Notary};
 use domain::audit::{EndedVerification, VerificationOutcome};
 use domain::event::Actor;
+use domain::values::AsOf;
 use eventstore::connect;
 use eventstore::ranges::RANGE_POSITIONS;
 use eventstore::worker::Worker;
@@ -213,12 +216,16 @@ impl Full {
 
     /// A process without the archive.
     fn lone_verifier(&self) -> AuditVerifier {
+        let (pool, clock) = (self.world.pool().clone(), self.world.clock.clone());
+        AuditVerifier::new(self.notary(), pool, clock, daily(5))
+    }
+
+    fn notary(&self) -> Notary {
         let folder = data_dir(&self.world.database);
-        let notary = Notary {
+        Notary {
             keys: KeyFolder::in_folder(folder.join("audit-keys")),
             checkpoints: CheckpointFolder::in_folder(folder.join("checkpoints")),
-        };
-        AuditVerifier::new(notary, self.world.pool().clone(), self.world.clock.clone(), daily(5))
+        }
     }
 
     /// Steps until a verification has ended; `None` if none begins.
@@ -306,6 +313,55 @@ async fn work_goes_on_beside_what_left() {
     assert_eq!(code, 0, "{text}");
 }
 
+impl Full {
+    /// A delivery of each kind as it is, and as it was at some positions; an error as its text.
+    async fn shown_deliveries(&self, archive: Option<LogArchive>) -> Vec<String> {
+        let audit = AuditAccess::new(Some(self.notary()), archive);
+        let service = Service { audit, ..self.world.service().clone() };
+        let asked = format!(
+            "select distinct on (state, trigger, occurrence_id is null) firm_id, delivery_id
+               from deliveries
+              where created_at < (select min(recorded_at) from events
+                                   where position > {RANGE_POSITIONS})
+              order by state, trigger, occurrence_id is null, delivery_id"
+        );
+        let asked: Vec<(Uuid, Uuid)> =
+            sqlx::query_as(&asked).fetch_all(self.world.pool()).await.unwrap();
+        assert!(asked.len() > 2, "{}", asked.len());
+        let mut shown = Vec::new();
+        for (firm_id, delivery_id) in asked {
+            for as_of in [AsOf::NOW, AsOf::Position(90), AsOf::Position(RANGE_POSITIONS)] {
+                let then = as_of::delivery(&service, firm_id, delivery_id, as_of).await;
+                shown.push(then.map_or_else(|error| error.to_string(), |then| format!("{then:?}")));
+            }
+        }
+        shown
+    }
+}
+
+/// The archive has the events of a delivery, and history knows where they lie.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deliveries_are_shown_from_the_archive() {
+    let log = Full::new().await;
+    let before = log.shown_deliveries(None).await;
+    let question = "select delivery_id from deliveries where state = 'delivered' limit 1";
+    let id: Uuid = sqlx::query_scalar(question).fetch_one(log.world.pool()).await.unwrap();
+    let id = id.to_string();
+    let one = ["deliveries", "show", "--json", &id];
+    let by_command = log.command(&one).await;
+    let log = log.dropped().await;
+    let archive = || Some(LogArchive::in_folder(log.archive()));
+    assert_eq!(log.shown_deliveries(archive()).await, before);
+    assert_eq!(log.command(&one).await, by_command);
+    let left = log.shown_deliveries(None).await;
+    assert!(left.iter().all(|text| text.contains("have left the database")), "{left:?}");
+
+    let manifest = log.archive().join("00000001.json");
+    fs::remove_file(&manifest).unwrap();
+    let lacking = log.shown_deliveries(archive()).await;
+    assert!(lacking.iter().all(|text| text.contains("wrong on our side")), "{lacking:?}");
+}
+
 /// Each answer that needs events which have left says so.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_left_is_named_and_not_denied() {
@@ -325,7 +381,7 @@ async fn what_left_is_named_and_not_denied() {
         (&["projections", "rebuild", "deliveries"], "firmforms archive attach"),
         (&["projections", "verify", "--all"], "firmforms archive attach"),
     ] {
-        let (code, text) = log.command(arguments).await;
+        let (code, text) = log.without_archive(arguments).await;
         assert!(code != 0 && text.contains(says), "{arguments:?}: {code}: {text}");
     }
     let (code, text) = log.command(&["projections", "verify", "hooks"]).await;
@@ -553,14 +609,10 @@ async fn killed_droppers_are_followed_by_others() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_worker_drops_old_ranges() {
     let log = Full::new().await;
-    let home = data_dir(&log.world.database);
     let dropper = RangeDropper {
         store: log.world.projector().clone(),
         archive: LogArchive::in_folder(log.archive()),
-        notary: Notary {
-            keys: KeyFolder::in_folder(home.join("audit-keys")),
-            checkpoints: CheckpointFolder::in_folder(home.join("checkpoints")),
-        },
+        notary: log.notary(),
         keep_for: Duration::from_secs(86_400),
         actor: Actor::System,
         takes_attached: false,

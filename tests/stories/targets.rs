@@ -30,7 +30,7 @@ fn asking(dns: &NameServer) -> OutgoingClient {
 /// URLs and error of a delivery's last attempt, as history shows them.
 async fn last_try(world: &World, firm: &Firm, delivery_id: Uuid) -> (Vec<String>, String) {
     let mut connection = world.pool().acquire().await.unwrap();
-    let shown = as_of::find_delivery(&mut connection, firm.id, delivery_id, AsOf::NOW).await;
+    let shown = as_of::find_delivery(&mut connection, firm.id, delivery_id, AsOf::NOW, &[]).await;
     let tries = shown.unwrap().unwrap().attempts;
     let last = tries.last().unwrap();
     let urls = last.hops.iter().filter_map(|hop| hop.url.clone()).collect();

@@ -125,7 +125,7 @@ impl From<TailError> for IntakeError {
     fn from(error: TailError) -> Self {
         match error {
             TailError::Database(error) => error.into(),
-            TailError::Archived { .. } | TailError::Unreadable { .. } => {
+            TailError::Unreadable { .. } => {
                 Self::Append(AppendError::Unreadable(error.to_string()))
             }
         }

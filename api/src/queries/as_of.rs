@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use domain::audit::AuditPeriod;
 use domain::values::AsOf;
 use eventstore::tail::TailError;
-use projector::as_of::{self, DeliveryThen, HookThen};
+use projector::as_of::{self, AsOfError, DeliveryThen, HookThen};
 use projector::deliveries::DeliveryRow;
 use projector::hooks::HookLife;
 use projector::{firms, subjects};
@@ -129,7 +129,8 @@ async fn erased_among(
 /// A delivery of a firm as it is or was, and whether its response is erased by now.
 ///
 /// # Errors
-/// `delivery_not_found`: none was queued by then.
+/// `delivery_not_found`: none was queued by then. `archived`: its events have left, and this process
+/// has no archive, or the archive lacks them.
 pub async fn delivery(
     service: &Service,
     firm_id: Uuid,
@@ -137,16 +138,24 @@ pub async fn delivery(
     as_of: AsOf,
 ) -> Result<(DeliveryThen, bool), Error> {
     let mut connection = service.store.pool().acquire().await?;
-    let then = as_of::find_delivery(&mut connection, firm_id, delivery_id, as_of).await;
+    let mut then = as_of::find_delivery(&mut connection, firm_id, delivery_id, as_of, &[]).await;
+    if let Err(AsOfError::Left(left)) = &then {
+        drop(connection);
+        let archived = service.audit.find_streams(left.clone()).await?;
+        connection = service.store.pool().acquire().await?;
+        then = as_of::find_delivery(&mut connection, firm_id, delivery_id, as_of, &archived).await;
+    }
     let then = then.map_err(unread_error)?.ok_or(Error::DeliveryNotFound)?;
     let erased = erased_among(&mut connection, firm_id, &[then.row.response_id]).await?;
     Ok((then, !erased.is_empty()))
 }
 
-pub(super) fn unread_error(error: TailError) -> Error {
-    match error {
-        TailError::Database(error) => error.into(),
-        TailError::Archived { .. } => Error::Archived,
-        unreadable @ TailError::Unreadable { .. } => Error::Internal(unreadable.to_string()),
+pub(super) fn unread_error(error: impl Into<AsOfError>) -> Error {
+    match error.into() {
+        AsOfError::Tail(TailError::Database(error)) => error.into(),
+        AsOfError::Tail(unreadable @ TailError::Unreadable { .. }) => {
+            Error::Internal(unreadable.to_string())
+        }
+        AsOfError::Left(_) | AsOfError::ListLeft { .. } => Error::Archived,
     }
 }

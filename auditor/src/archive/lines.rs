@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 
-use domain::audit::Seal;
 use domain::audit::merkle::{Hash, MerkleFrontier};
+use domain::audit::{Seal, SegmentManifest};
 use domain::values::Timestamp;
+use eventstore::proof::check_archived;
+use eventstore::{RecordedEvent, Upcasters};
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
@@ -13,6 +15,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
+
+use crate::error::AuditError;
 
 /// Bytes of a record of the index.
 const RECORD_BYTES: usize = 24;
@@ -46,6 +50,14 @@ struct Line {
 }
 
 impl ArchivedEvent {
+    /// The event, or an error if this build cannot read it.
+    pub fn recorded(&self) -> Result<RecordedEvent, AuditError> {
+        let checked = check_archived(self.position, self.event.get(), &Upcasters::current());
+        let number = SegmentManifest::holding(self.position);
+        let (_, checked) = checked.map_err(|why| AuditError::in_segment(number, None, why))?;
+        Ok(checked.event?)
+    }
+
     /// The digest of the event.
     pub(super) fn digest(&self) -> Hash {
         Sha256::digest(self.event.get()).into()

@@ -1,5 +1,8 @@
 //! Finds events in an archive.
 
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+
 use domain::audit::{ArchivedBlock, SegmentManifest};
 use domain::values::Timestamp;
 use sha2::{Digest, Sha256};
@@ -7,7 +10,7 @@ use uuid::Uuid;
 
 use super::files::LogArchive;
 use super::lines::{ArchivedEvent, EventColumns, blocks_of, stream_key};
-use super::verify::check_manifest;
+use super::verify::{check_manifest, check_signature};
 use crate::error::AuditError;
 use crate::keys::PublicKey;
 
@@ -75,30 +78,67 @@ impl ArchiveReader {
         trusted: &[PublicKey],
         number: u64,
     ) -> Result<Self, AuditError> {
-        let broken = |why: String| Err(AuditError::in_segment(number, None, why));
-        let Some(signed) = archive.find_manifest(number)? else {
-            return broken("the archive has no such segment".to_owned());
-        };
+        let broken = |why: String| AuditError::in_segment(number, None, why);
+        let manifest = read_signed(&archive, trusted, number)?;
         let before = match number {
             0 | 1 => None,
             _ => archive.find_manifest(number - 1)?.map(|before| before.manifest),
         };
-        if let Err(why) = check_manifest(&signed, before.as_ref(), trusted) {
-            return broken(why);
+        manifest.check(before.as_ref()).map_err(|fault| broken(fault.to_string()))?;
+        let index = archive.read_index(&manifest)?;
+        if Sha256::digest(&index)[..] != manifest.index_file.sha256 {
+            return Err(broken("the index is not the one of its manifest".to_owned()));
         }
-        let index = archive.read_index(&signed.manifest)?;
-        if Sha256::digest(&index)[..] != signed.manifest.index_file.sha256 {
-            return broken("the index is not the one of its manifest".to_owned());
-        }
-        Ok(Self { archive, manifests: vec![signed.manifest] })
+        Ok(Self { archive, manifests: vec![manifest] })
     }
 
-    /// Returns the events of all streams with this id, in order.
+    /// Reads and checks the manifests of the segments of a period, up to a position. It reads few
+    /// others, because the times of segments ascend.
     ///
     /// # Errors
     /// [`AuditError::BrokenArchive`], or the error of a file.
-    pub fn find_stream(&self, aggregate_id: &str) -> Result<Vec<ArchivedEvent>, AuditError> {
-        let key = stream_key(aggregate_id);
+    pub fn open_period(
+        archive: LogArchive,
+        trusted: &[PublicKey],
+        through: i64,
+        period: RangeInclusive<Timestamp>,
+    ) -> Result<Self, AuditError> {
+        let end = SegmentManifest::holding(through) + 1;
+        let (mut first, mut behind) = (1, end);
+        while first < behind {
+            let middle = first.midpoint(behind);
+            // A segment without events has no times, so the next one with events decides.
+            let mut asked = middle;
+            let mut last_at = None;
+            while asked < behind && last_at.is_none() {
+                last_at = read_signed(&archive, trusted, asked)?.last_at;
+                asked += 1;
+            }
+            if last_at.is_some_and(|at| at < *period.start()) {
+                first = asked;
+            } else {
+                behind = middle;
+            }
+        }
+        let mut manifests: Vec<SegmentManifest> = Vec::new();
+        for number in first..end {
+            let manifest = read_signed(&archive, trusted, number)?;
+            if manifest.first_at.is_some_and(|at| at > *period.end()) {
+                break;
+            }
+            manifest
+                .check(manifests.last())
+                .map_err(|fault| AuditError::in_segment(number, None, fault.to_string()))?;
+            manifests.push(manifest);
+        }
+        Ok(Self { archive, manifests })
+    }
+
+    /// Returns the events of all streams with these ids, in order.
+    ///
+    /// # Errors
+    /// [`AuditError::BrokenArchive`], or the error of a file.
+    pub fn find_streams(&self, ids: &[String]) -> Result<Vec<ArchivedEvent>, AuditError> {
         let mut events = Vec::new();
         for manifest in &self.manifests {
             let index = self.archive.read_index(manifest)?;
@@ -106,13 +146,14 @@ impl ArchiveReader {
                 let why = "the index is not the one of its manifest";
                 return Err(AuditError::in_segment(manifest.number, None, why));
             }
-            let numbers = blocks_of(&index, key);
+            let numbers: BTreeSet<_> =
+                ids.iter().flat_map(|id| blocks_of(&index, stream_key(id))).collect();
             if numbers.is_empty() {
                 continue;
             }
             let blocks = manifest.blocks.iter().filter(|block| numbers.contains(&block.number));
             self.read_blocks(manifest, blocks, |event| {
-                if event.columns.aggregate_id == aggregate_id {
+                if ids.contains(&event.columns.aggregate_id) {
                     events.push(event);
                 }
                 true
@@ -196,4 +237,18 @@ impl ArchiveReader {
         }
         Ok(true)
     }
+}
+
+/// Reads a manifest that a trusted key has signed.
+fn read_signed(
+    archive: &LogArchive,
+    trusted: &[PublicKey],
+    number: u64,
+) -> Result<SegmentManifest, AuditError> {
+    let broken = |why: String| AuditError::in_segment(number, None, why);
+    let Some(signed) = archive.find_manifest(number)? else {
+        return Err(broken("the archive has no such segment".to_owned()));
+    };
+    check_signature(&signed, trusted).map_err(broken)?;
+    Ok(signed.manifest)
 }

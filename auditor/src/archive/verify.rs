@@ -107,6 +107,19 @@ pub(super) fn check_manifest(
     before: Option<&SegmentManifest>,
     trusted: &[PublicKey],
 ) -> Result<(), String> {
+    check_signature(signed, trusted)?;
+    // An archive may begin anywhere. After that, no segment may be missing.
+    if before.is_some_and(|before| before.number + 1 != signed.manifest.number) {
+        return Err("the segment before is missing".to_owned());
+    }
+    signed.manifest.check(before).map_err(|fault| fault.to_string())
+}
+
+/// Checks that a trusted key has signed a manifest.
+pub(super) fn check_signature(
+    signed: &SignedManifest,
+    trusted: &[PublicKey],
+) -> Result<(), String> {
     let Some(key) = signed.verified_key() else {
         return Err("the signature of its manifest is wrong".to_owned());
     };
@@ -116,11 +129,7 @@ pub(super) fn check_manifest(
             key.id()
         ));
     }
-    // An archive may begin anywhere. After that, no segment may be missing.
-    if before.is_some_and(|before| before.number + 1 != signed.manifest.number) {
-        return Err("the segment before is missing".to_owned());
-    }
-    signed.manifest.check(before).map_err(|fault| fault.to_string())
+    Ok(())
 }
 
 /// Verifies segments in threads. Each takes the next one.

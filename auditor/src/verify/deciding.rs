@@ -140,7 +140,7 @@ async fn compare_rows<R: StoredRow>(
             return Ok(());
         }
         // The walk has reported the event.
-        Err(TailError::Archived { .. } | TailError::Unreadable { .. }) => return Ok(()),
+        Err(TailError::Unreadable { .. }) => return Ok(()),
         Err(TailError::Database(error)) => return Err(error.into()),
         Ok(events) => events,
     };

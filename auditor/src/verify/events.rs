@@ -137,7 +137,7 @@ impl EventPage {
         match placed_entries(connection, recorded, &self.late).await {
             Ok(entries) => self.keep_entries(entries),
             Err(TailError::Database(error)) => return Err(error.into()),
-            Err(TailError::Archived { .. } | TailError::Unreadable { .. }) => {
+            Err(TailError::Unreadable { .. }) => {
                 for event in recorded {
                     let one = std::slice::from_ref(event);
                     match placed_entries(connection, one, &self.late).await {

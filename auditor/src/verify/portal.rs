@@ -56,7 +56,7 @@ async fn compare_rows(
     let ids: Vec<&str> = streams.iter().map(String::as_str).collect();
     let events = match load_first(connection, &Upcasters::current(), "Reading", &ids).await {
         Ok(events) => events,
-        Err(unreadable @ (TailError::Archived { .. } | TailError::Unreadable { .. })) => {
+        Err(unreadable @ TailError::Unreadable { .. }) => {
             compared.undecided = Some(unreadable.to_string());
             return Ok(());
         }

@@ -42,7 +42,7 @@ const DELIVERY: RecordView = RecordView::new(&[
 
 /// Shows a delivery with its attempts, now or in the past. The reading is recorded first.
 pub(crate) async fn run(service: &Service, asked: DeliveryShowArgs) -> anyhow::Result<()> {
-    let DeliveryShowArgs { firm, delivery, as_of, reveal, contents, json } = asked;
+    let DeliveryShowArgs { firm, delivery, as_of, reveal, contents, json, archive: _ } = asked;
     let pool = service.store.pool();
     let delivery_id = names::find_id(pool, NamedKind::Delivery, &delivery).await?;
     let firm_id = names::firm_of_delivery(pool, firm.as_deref(), delivery_id).await?;

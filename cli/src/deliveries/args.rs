@@ -13,7 +13,7 @@ use crate::answers::DeliveryExportArgs;
 use crate::answers::why::WhyDeliveryArgs;
 use crate::names;
 use crate::output::OutputArgs;
-use crate::shared_args::{TargetRevealArgs, reason};
+use crate::shared_args::{KnownArchiveArgs, TargetRevealArgs, reason};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DeliveriesCommand {
@@ -54,6 +54,8 @@ pub(crate) struct DeliveryListArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DeliveryShowArgs {
+    #[command(flatten)]
+    pub(crate) archive: KnownArchiveArgs,
     /// The firm: its id, the beginning of its id, or its name. Only a delivery that no list shows
     /// yet needs it.
     #[arg(long)]

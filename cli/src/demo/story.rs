@@ -135,7 +135,7 @@ pub(super) async fn one_delivery(
     let id: Uuid = shown.header_text("x-service-delivery").parse()?;
     say!("\nIts history:\n");
     let mut connection = system.main_pool().acquire().await?;
-    let found = as_of::find_delivery(&mut connection, shown.firm_id, id, AsOf::NOW).await?;
+    let found = as_of::find_delivery(&mut connection, shown.firm_id, id, AsOf::NOW, &[]).await?;
     let Some(DeliveryThen { row, attempts }) = found else { bail!("it is not in the log") };
     say!("  delivery {id}: {}", row.state);
     say!("  sha256 of the body {}", row.body_sha256.unwrap_or_default());

@@ -16,7 +16,7 @@ use eventstore::{RecordedEvent, Upcasters, load_first, ranges};
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
-use super::{STREAMS_PER_READ, had_happened};
+use super::{AsOfError, LeftStreams, STREAMS_PER_READ, had_happened};
 use crate::deliveries::DeliveryRow;
 use crate::hooks;
 
@@ -35,13 +35,13 @@ pub async fn list_deliveries(
     firm_id: Uuid,
     as_of: AsOf,
     limit: usize,
-) -> Result<Vec<DeliveryRow>, TailError> {
+) -> Result<Vec<DeliveryRow>, AsOfError> {
     let mut page = BegunPage::first_page(firm_id, as_of);
     let mut found = Vec::new();
     loop {
         let begun = page.read_page(connection).await?;
         page.before = begun.last().map(|one| (one.created_at, one.delivery_id));
-        let mut rows = load_as_of(connection, firm_id, &begun, as_of).await?;
+        let mut rows = load_as_of(connection, firm_id, &begun, as_of, &[]).await?;
         rows.sort_by_key(|then| std::cmp::Reverse((then.row.created_at, then.row.delivery_id)));
         found.extend(rows.into_iter().map(|then| then.row));
         if found.len() >= limit || begun.len() < STREAMS_PER_READ {
@@ -56,7 +56,7 @@ pub async fn list_deliveries(
 }
 
 /// Refuses a list that ends where events have left: older deliveries of the firm are not in it.
-async fn require_all_stored(connection: &mut PgConnection, firm_id: Uuid) -> Result<(), TailError> {
+async fn require_all_stored(connection: &mut PgConnection, firm_id: Uuid) -> Result<(), AsOfError> {
     let Some(border) = ranges::border(connection).await? else { return Ok(()) };
     let has_older: bool = sqlx::query_scalar(
         "select exists (select from deliveries where firm_id = $1 and created_at < $2)",
@@ -65,18 +65,23 @@ async fn require_all_stored(connection: &mut PgConnection, firm_id: Uuid) -> Res
     .bind(border.since)
     .fetch_one(connection)
     .await?;
-    if has_older { Err(TailError::Archived { through: border.through }) } else { Ok(()) }
+    if has_older { Err(AsOfError::ListLeft { through: border.through }) } else { Ok(()) }
 }
 
-/// Finds one delivery of a firm, if its occurrence listed it or an event had queued it.
+/// Finds one delivery of a firm, if its occurrence listed it or an event had queued it. Events that
+/// have left the database come from elsewhere: `archived`.
+///
+/// # Errors
+/// [`AsOfError`]. [`AsOfError::Left`] names the events to look for.
 pub async fn find_delivery(
     connection: &mut PgConnection,
     firm_id: Uuid,
     delivery_id: Uuid,
     as_of: AsOf,
-) -> Result<Option<DeliveryThen>, TailError> {
-    let known: Option<BegunDelivery> = sqlx::query_as(
-        "select created_at, delivery_id, occurrence_id, hook_id from deliveries
+    archived: &[RecordedEvent],
+) -> Result<Option<DeliveryThen>, AsOfError> {
+    let known: Option<KnownDelivery> = sqlx::query_as(
+        "select created_at, delivery_id, occurrence_id, hook_id, ended_at from deliveries
           where delivery_id = $1 and firm_id = $2",
     )
     .bind(delivery_id)
@@ -84,7 +89,14 @@ pub async fn find_delivery(
     .fetch_optional(&mut *connection)
     .await?;
     let begun = match known {
-        Some(known) => known,
+        Some(known) => {
+            if archived.is_empty()
+                && let Some(left) = known.left_streams(connection).await?
+            {
+                return Err(AsOfError::Left(left));
+            }
+            known.begun
+        }
         // The read model may be behind. The occurrence's list or the delivery's stream has the
         // answer then.
         None => {
@@ -94,22 +106,45 @@ pub async fn find_delivery(
             listed.next().unwrap_or(BegunDelivery { delivery_id, ..BegunDelivery::default() })
         }
     };
-    let then = load_as_of(connection, firm_id, &[begun], as_of).await?.into_iter().next();
-    let Some(mut then) = then else {
-        let border = ranges::border(connection).await?;
-        return match (known, border) {
-            (Some(one), Some(border)) if one.created_at < border.since => {
-                Err(TailError::Archived { through: border.through })
-            }
-            _ => Ok(None),
-        };
-    };
+    let then = load_as_of(connection, firm_id, &[begun], as_of, archived).await?;
+    let Some(mut then) = then.into_iter().next() else { return Ok(None) };
     if let Some(hook_id) = then.row.hook_id {
         for (_, target) in hooks::target_urls(connection, &[hook_id]).await? {
             then.show_target(&shown_target(&target));
         }
     }
     Ok(Some(then))
+}
+
+/// A delivery of history.
+#[derive(Debug, Clone, Copy, FromRow)]
+struct KnownDelivery {
+    #[sqlx(flatten)]
+    begun: BegunDelivery,
+    ended_at: Option<DateTime<Utc>>,
+}
+
+impl KnownDelivery {
+    /// Returns where its events lie if the first one has left the database.
+    async fn left_streams(
+        &self,
+        connection: &mut PgConnection,
+    ) -> Result<Option<LeftStreams>, AsOfError> {
+        let Some(border) = ranges::border(connection).await? else { return Ok(None) };
+        let BegunDelivery { delivery_id, occurrence_id, created_at, .. } = self.begun;
+        if created_at >= border.since {
+            return Ok(None);
+        }
+        let (kind, first_id) =
+            occurrence_id.map_or(("Delivery", delivery_id), |id| ("Occurrence", id));
+        let first_id = first_id.to_string();
+        let first = load_first(connection, &Upcasters::current(), kind, &[&first_id]).await?;
+        if !first.is_empty() {
+            return Ok(None);
+        }
+        let ids = occurrence_id.into_iter().chain([delivery_id]).collect();
+        Ok(Some(LeftStreams::between(ids, border, created_at, self.ended_at)))
+    }
 }
 
 /// A delivery that may have begun by that moment.
@@ -134,10 +169,12 @@ async fn load_as_of(
     firm_id: Uuid,
     begun: &[BegunDelivery],
     as_of: AsOf,
+    archived: &[RecordedEvent],
 ) -> Result<Vec<DeliveryThen>, TailError> {
     let is_of_firm = |event: &RecordedEvent| event.context.firm_id == firm_id;
     let ids: Vec<Uuid> = begun.iter().map(|one| one.delivery_id).collect();
     let streams = had_happened(connection, "Delivery", &ids, as_of).await?;
+    let streams = with_archived(streams, archived, as_of);
     let streams: HashMap<&str, &[RecordedEvent]> = streams
         .iter()
         .filter(|stream| stream.first().is_some_and(is_of_firm))
@@ -160,8 +197,10 @@ async fn load_as_of(
     let occurrences: Vec<&str> = occurrences.iter().map(String::as_str).collect();
     let occurrences =
         load_first(connection, &Upcasters::current(), "Occurrence", &occurrences).await?;
-    let occurrences: HashMap<Uuid, &RecordedEvent> = occurrences
+    let occurrences: HashMap<Uuid, &RecordedEvent> = archived
         .iter()
+        .filter(|event| matches!(event.event, Event::Occurrence(_)))
+        .chain(&occurrences)
         .filter(|event| is_of_firm(event))
         .filter(|event| as_of.includes(event.position, event.context.recorded_at))
         .filter_map(|event| Some((event.aggregate_id.parse().ok()?, event)))
@@ -177,6 +216,30 @@ async fn load_as_of(
         Some(DeliveryThen::without_attempts(row).after_events(stream))
     };
     Ok(with_stream.iter().filter_map(told).collect())
+}
+
+/// Puts the archived events of a delivery before those that the log still has.
+fn with_archived(
+    mut streams: Vec<Vec<RecordedEvent>>,
+    archived: &[RecordedEvent],
+    as_of: AsOf,
+) -> Vec<Vec<RecordedEvent>> {
+    let is_then = |event: &&RecordedEvent| {
+        matches!(event.event, Event::Delivery(_))
+            && as_of.includes(event.position, event.context.recorded_at)
+    };
+    let mut whole: Vec<RecordedEvent> = archived.iter().filter(is_then).cloned().collect();
+    if whole.is_empty() {
+        return streams;
+    }
+    let is_same = |stream: &Vec<RecordedEvent>| stream[0].aggregate_id == whole[0].aggregate_id;
+    if let Some(place) = streams.iter().position(is_same) {
+        whole.extend(streams.swap_remove(place));
+    }
+    whole.sort_by_key(|event| event.sequence);
+    whole.dedup_by_key(|event| event.sequence);
+    streams.push(whole);
+    streams
 }
 
 /// Returns the subscription and the occurrence by the first event of a stream.

@@ -6,6 +6,7 @@
 
 mod deliveries;
 mod hooks;
+mod left;
 
 use domain::values::AsOf;
 use eventstore::tail::TailError;
@@ -15,6 +16,7 @@ use uuid::Uuid;
 
 pub use deliveries::{DeliveryThen, find_delivery, list_deliveries, stream_attempts};
 pub use hooks::{HookThen, list_hooks};
+pub use left::{AsOfError, LeftStreams};
 
 /// The number of streams read at once.
 const STREAMS_PER_READ: usize = 200;

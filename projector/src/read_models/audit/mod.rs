@@ -50,7 +50,7 @@ impl Projection for AuditLog {
             let placed = placed_entries(connection, events, &late).await;
             let placed = placed.map_err(|error| match error {
                 TailError::Database(error) => error,
-                unreadable @ (TailError::Archived { .. } | TailError::Unreadable { .. }) => {
+                unreadable @ TailError::Unreadable { .. } => {
                     sqlx::Error::Decode(Box::new(unreadable))
                 }
             })?;
