@@ -29,13 +29,15 @@ test:
 demo:
 	./scripts/demo --once
 
-# Before a release only: alerts, dashboards, units, cells, faults, package, archive, an installation, a
-# restore to any moment.
+# Before a release only: alerts, dashboards, units, DuckDB, cells, faults, package, archive, an
+# installation, a restore to any moment.
 release-check: docs
 	promtool check config deploy/prometheus/prometheus.yml
 	promtool test rules deploy/prometheus/rules_test.yml
 	for unit in deploy/systemd/*.service; do \
 		systemd-analyze security --offline=true --threshold=20 $$unit || exit 1; done
+	python3 -m venv target/duckdb && target/duckdb/bin/pip install --quiet duckdb
+	PATH="$$PWD/target/duckdb/bin:$$PATH" ./scripts/test audit duckdb --locked -- --ignored
 	./scripts/check-dashboards
 	./scripts/simulate-cells --check
 	./scripts/test-through-haproxy

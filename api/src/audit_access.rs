@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use auditor::archive::{ArchiveReader, ArchivedEvent, LogArchive};
+use auditor::archive::{ArchiveReader, ArchiveStanding, ArchivedEvent, LogArchive, SegmentWriter};
 use auditor::bundle::{self, BundlePages, ExportSelection};
 use auditor::{AuditError, KnownKeys, Notary, SignedCheckpoint};
 use domain::audit::FeedSession;
@@ -37,8 +37,8 @@ pub(crate) struct FeedReader {
 }
 
 impl AuditAccess {
-    /// Access by the folders of this notary, and the archive. Without a notary, no checkpoint and no
-    /// key is known.
+    /// Access by the folders of this notary, and the archive. Without a notary, no checkpoint and
+    /// no key is known.
     #[must_use]
     pub fn new(notary: Option<Notary>, archive: Option<LogArchive>) -> Arc<Self> {
         let waiting = Semaphore::new(WAITING_CALLS_MAX);
@@ -59,6 +59,17 @@ impl AuditAccess {
             reader.find_streams(&ids)?.iter().map(ArchivedEvent::recorded).collect()
         })
         .await
+    }
+
+    /// The end of the archive, compared with this log. `None` without an archive.
+    pub(crate) async fn archive_standing(
+        &self,
+        pool: &PgPool,
+    ) -> Result<Option<ArchiveStanding>, Error> {
+        let (Some(archive), Some(notary)) = (&self.archive, &self.notary) else {
+            return Ok(None);
+        };
+        Ok(Some(SegmentWriter::new(pool, archive, notary).standing().await?))
     }
 
     /// The public keys, and their source.

@@ -1,18 +1,20 @@
 //! `archive`: what the archive of a log costs: bytes of a delivery, and the rates at which segments
 //! are written and verified. All steps run in this process.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use auditor::archive::{ArchiveStep, LogArchive, SegmentWriter, VerifiedPart, verify};
-use auditor::{CheckpointFolder, KeyFolder, Notary};
+use auditor::{AuditVerifier, CheckpointFolder, KeyFolder, Notary, VerificationSchedule};
 use chrono::TimeDelta;
 use clap::Args;
-use domain::audit::SegmentManifest;
+use domain::audit::{SegmentManifest, VerificationOutcome};
 use domain::values::Timestamp;
+use eventstore::worker::Worker;
 use projector::audit::AuditLog;
 use projector::follow::Follower;
 use projector::seals::SealWorker;
+use projector::verifications;
 use serde::Serialize;
 use tests::{World, cluster_with};
 use vault::SystemEntropy;
@@ -46,6 +48,8 @@ struct Report {
     bytes_per_delivery: f64,
     written_per_second: f64,
     verified_per_second: f64,
+    /// Events of the log that the daily verification reads, without its waits.
+    daily_per_second: f64,
 }
 
 /// Measures, prints, and fails unless the archive is whole.
@@ -81,6 +85,7 @@ pub(crate) async fn run(command: &Archive) -> anyhow::Result<()> {
     let verified = began.elapsed().as_secs_f64();
     ensure!(report.flaws.is_empty(), "broken: {}", report.flaws[0]);
     ensure!(report.segments >= command.segments, "segments are missing");
+    let daily_per_second = verify_daily(&world, notary).await?;
     let deliveries = deliveries(&world, report.through).await?;
     let manifests = archive.read_manifests()?;
     let bytes = manifests
@@ -98,9 +103,27 @@ pub(crate) async fn run(command: &Archive) -> anyhow::Result<()> {
         bytes_per_delivery: bytes as f64 / deliveries as f64,
         written_per_second: report.events as f64 / written,
         verified_per_second: report.events as f64 / verified,
+        daily_per_second,
     };
     println!("{}", serde_json::to_string(&report)?);
     Ok(())
+}
+
+/// Runs the first daily verification, which reads the whole log, without its waits.
+async fn verify_daily(world: &World, notary: Notary) -> anyhow::Result<f64> {
+    let day = Duration::from_secs(86_400);
+    let schedule = VerificationSchedule { interval: day, reread_within: 30 * day };
+    let (pool, clock) = (world.pool().clone(), world.clock.clone());
+    let mut verifier = AuditVerifier::new(notary, pool, clock, schedule);
+    let mut connection = world.pool().acquire().await?;
+    let began = Instant::now();
+    loop {
+        verifier.step().await?;
+        if let Some(ended) = verifications::state(&mut connection).await?.ended {
+            ensure!(ended.outcome == VerificationOutcome::Intact, "{:?}", ended.outcome);
+            return Ok(log::height(world).await? as f64 / began.elapsed().as_secs_f64());
+        }
+    }
 }
 
 /// Deliveries of the log up to this position.

@@ -10,8 +10,9 @@ use projector::deliveries::DeliveryRow;
 use service::{StorageSettings, System};
 use uuid::Uuid;
 
-use self::args::{DeliveriesCommand, DeliveryListArgs, WorkflowsCommand};
+use self::args::{DeliveriesCommand, DeliveryListArgs, DeliveryShowArgs, WorkflowsCommand};
 use self::view::{BodyErasure, delivery_json, delivery_then, pause_by_delivery};
+use crate::answers::why::WhyDeliveryArgs;
 use crate::answers::{self, why};
 use crate::archive::note_archived;
 use crate::databases;
@@ -62,8 +63,10 @@ pub(crate) async fn run(
     command: DeliveriesCommand,
 ) -> anyhow::Result<()> {
     let mut system = databases::open(storage).await?;
-    if let DeliveriesCommand::Show(asked) = &command {
-        let archive = asked.archive.open()?;
+    if let DeliveriesCommand::Show(DeliveryShowArgs { archive, .. })
+    | DeliveriesCommand::Why(WhyDeliveryArgs { archive, .. }) = &command
+    {
+        let archive = archive.open()?;
         system.service.audit = AuditAccess::new(Some(storage.notary()), archive);
     }
     run_on_system(&system, command).await?;

@@ -223,6 +223,41 @@ async fn two_readers_find_the_same_events() {
     assert!(code == 0 && text.contains(&seal), "{text}");
 }
 
+/// Runs the statements of the recipe, and counts the events of a stream, of a firm, and the tries of
+/// the firm in November.
+const DUCKDB: &str = "
+import duckdb, pathlib, sys
+recipe, archive, stream, firm = sys.argv[1:]
+base = duckdb.connect()
+base.execute(f\"set variable archive = '{archive}'\")
+base.execute(pathlib.Path(recipe).read_text())
+november = 'firm_id = ? and year(recorded_at) = 2026 and month(recorded_at) = 11'
+for rows, asked in (('archived where id = ?', stream), ('archived where firm_id = ?', firm),
+                    ('attempts where ' + november, firm)):
+    print(base.execute('select count(*) from ' + rows, [asked]).fetchone()[0])
+";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs DuckDB: `make release-check` gets it"]
+async fn duckdb_finds_the_same_events() {
+    let log = Archived::new().await;
+    log.write_all().await;
+    let find = async |with: &[&str]| {
+        let found = log.as_json(&[&["archive", "find", "--limit", "1000"], with].concat()).await;
+        found.as_array().unwrap().clone()
+    };
+    let attempts = find(&["--event-type", "DeliveryAttempted"]).await;
+    let of_firm = find(&["--firm", &log.firm]).await;
+    let id = attempts[0]["event"]["aggregate_id"].as_str().unwrap();
+    let recipe = Path::new(READER).with_file_name("archive.sql");
+    let mut python = Command::new("python3");
+    python.args(["-c", DUCKDB]).arg(recipe).arg(log.path()).args([id, &log.firm]);
+    let output = python.output().await.unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let counted = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(counted, format!("1\n{}\n{}\n", of_firm.len(), attempts.len()));
+}
+
 /// A byte is flipped in each part of each file, and both readers name the block.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flipped_byte_is_named_by_block() {

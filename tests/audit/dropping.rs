@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::queries::as_of;
+use api::queries::{as_of, history};
 use api::{AuditAccess, Service};
 use auditor::archive::LogArchive;
 use auditor::{AuditVerifier, CheckpointFolder, KeyFolder, Notary};
@@ -330,10 +330,15 @@ impl Full {
         assert!(asked.len() > 2, "{}", asked.len());
         let mut shown = Vec::new();
         for (firm_id, delivery_id) in asked {
-            for as_of in [AsOf::NOW, AsOf::Position(90), AsOf::Position(RANGE_POSITIONS)] {
+            for as_of in [AsOf::NOW, AsOf::Position(90)] {
                 let then = as_of::delivery(&service, firm_id, delivery_id, as_of).await;
                 shown.push(then.map_or_else(|error| error.to_string(), |then| format!("{then:?}")));
             }
+            let told = history::of_delivery(&service, firm_id, delivery_id).await;
+            shown.push(told.map_or_else(
+                |error| error.to_string(),
+                |told| serde_json::to_string(&told).unwrap(),
+            ));
         }
         shown
     }

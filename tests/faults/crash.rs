@@ -7,8 +7,8 @@ use eventstore::{Clock, connect};
 use nix::sys::signal::Signal;
 use tests::invariants::{Acknowledged, Request, Run};
 use tests::{
-    ATTEMPTS, Receiver, Reply, TestDatabase, World, activity, assert_settles, own_cluster,
-    place_witness, until_blocked,
+    ATTEMPTS, Receiver, Reply, TestDatabase, World, activity, own_cluster, place_witness,
+    until_blocked, until_settled,
 };
 use tokio::process::{Child, Command};
 use uuid::Uuid;
@@ -45,7 +45,7 @@ async fn submitted(receiver: &Receiver, count: usize) -> World {
 
 /// Waits until everything has come to its end, and asks the invariants.
 async fn assert_held(world: &World, receiver: &Receiver) {
-    assert_settles(world.pool(), Duration::from_secs(120)).await;
+    until_settled(world.pool(), Duration::from_secs(120)).await.unwrap();
     let requests: Vec<Request> = receiver.received().iter().map(Request::new).collect();
     let (pool, lease) = (world.pool(), Duration::from_secs(25));
     let acknowledged = &Acknowledged::default();

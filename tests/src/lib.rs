@@ -72,7 +72,7 @@ pub use requests::make_request;
 pub use sending::Sending;
 pub use server_messages::ServerMessages;
 pub use server_processes::{ServerProcess, until_answering};
-pub use settled::assert_settles;
+pub use settled::until_settled;
 pub use standby::ReplicatedServer;
 pub use statements::counting_statements;
 pub use under_test::program;

@@ -19,10 +19,10 @@ select (select count(*) from outbox), (select count(*) from unspread),
 
 /// Waits until everything has come to its end, in the outbox and in history.
 ///
-/// # Panics
+/// # Errors
 ///
-/// If this takes longer, with what is left.
-pub async fn assert_settles(pool: &PgPool, within: Duration) {
+/// If this takes longer: what is left.
+pub async fn until_settled(pool: &PgPool, within: Duration) -> Result<(), String> {
     let mut left = Ok((0, 0, 0));
     let settled = async {
         loop {
@@ -34,6 +34,8 @@ pub async fn assert_settles(pool: &PgPool, within: Duration) {
             tokio::time::sleep(LOOK_EVERY).await;
         }
     };
-    let in_time = tokio::time::timeout(within, settled).await.is_ok();
-    assert!(in_time, "left in the outbox, unspread and in history: {left:?}");
+    match tokio::time::timeout(within, settled).await {
+        Ok(()) => Ok(()),
+        Err(_) => Err(format!("left in the outbox, unspread and in history: {left:?}")),
+    }
 }

@@ -99,6 +99,7 @@ fn bare_routes(service: Service) -> Router {
         .route("/keys", get(proof::keys))
         .route("/checkpoints", get(proof::checkpoints))
         .route("/verification", get(proof::verification))
+        .route("/archive", get(proof::archive))
         .route("/feed", get(feed::follow));
     let v1 = Router::new()
         .route("/activity", post(activity::report))

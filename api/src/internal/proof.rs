@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use auditor::archive::ArchiveStanding;
 use auditor::{KeySource, PublicKey, SignedCheckpoint};
 use axum::Json;
 use axum::extract::State;
@@ -10,6 +11,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use domain::audit::{EndedVerification, LastSignature, RunningVerification};
 use domain::values::Timestamp;
+use eventstore::ranges::{self, DroppedRange, StoredRange};
 use projector::{signatures, verifications};
 use serde::Serialize;
 
@@ -65,6 +67,36 @@ struct SignatureBody {
     at: Timestamp,
     position: i64,
     key_id: String,
+}
+
+/// The archive, and the ranges of the log that have left the database.
+#[derive(Debug, Serialize)]
+pub(super) struct ArchiveBody {
+    /// `None` from a process without the archive.
+    archived: Option<ArchivedBody>,
+    left: Vec<LeftBody>,
+}
+
+#[derive(Debug, Serialize)]
+struct ArchivedBody {
+    /// Last archived position.
+    through: i64,
+    /// Last position that could be.
+    sealed_to: i64,
+    /// Whole segments that are not archived yet.
+    waiting: i64,
+    /// Time of the last event of the first of these.
+    waiting_since: Option<Timestamp>,
+}
+
+#[derive(Debug, Serialize)]
+struct LeftBody {
+    /// Number of the range; -1 for the log before there were ranges.
+    range: i64,
+    first_position: i64,
+    last_position: i64,
+    /// Position of the event that ordered it to leave.
+    ordered_at: i64,
 }
 
 const KEY_FORMATS: &[Choice<KeyFormat>] =
@@ -137,6 +169,34 @@ pub(super) async fn verification(
     }
     let running = state.running.map(RunningBody::from);
     Ok(Json(VerificationBody { ended, running, last_signature: signature.map(Into::into) }))
+}
+
+/// Shows how far the log is archived, and what has left the database.
+pub(super) async fn archive(
+    _: Reader,
+    State(service): State<Arc<Service>>,
+) -> Result<Json<ArchiveBody>, Error> {
+    let pool = service.store.pool();
+    let left = ranges::dropped_ranges(&mut *pool.acquire().await?).await?;
+    let standing = service.audit.archive_standing(pool).await?;
+    Ok(Json(ArchiveBody {
+        archived: standing.map(Into::into),
+        left: left.into_iter().map(Into::into).collect(),
+    }))
+}
+
+impl From<ArchiveStanding> for ArchivedBody {
+    fn from(standing: ArchiveStanding) -> Self {
+        let ArchiveStanding { through, sealed_to, waiting, waiting_since } = standing;
+        Self { through, sealed_to, waiting, waiting_since: waiting_since.map(Timestamp::new) }
+    }
+}
+
+impl From<DroppedRange> for LeftBody {
+    fn from(DroppedRange { range, ordered_at }: DroppedRange) -> Self {
+        let StoredRange { number, first_position, last_position } = range;
+        Self { range: number, first_position, last_position, ordered_at }
+    }
 }
 
 impl From<&PublicKey> for PublicKeyBody {

@@ -10,7 +10,7 @@ use crate::service::tests::nowhere;
 
 const TOKEN: &str = "fft_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
-const ROUTES: [(Method, &str); 20] = [
+const ROUTES: [(Method, &str); 21] = [
     (Method::POST, "/internal/v1/activity"),
     (Method::GET, "/internal/v1/firms/abc/keys"),
     (Method::POST, "/internal/v1/firms/abc/keys"),
@@ -27,6 +27,7 @@ const ROUTES: [(Method, &str); 20] = [
     (Method::GET, "/internal/v1/audit/keys"),
     (Method::GET, "/internal/v1/audit/checkpoints"),
     (Method::GET, "/internal/v1/audit/verification"),
+    (Method::GET, "/internal/v1/audit/archive"),
     (Method::GET, "/internal/v1/audit/feed"),
     (Method::GET, "/internal/v1/pauses"),
     (Method::POST, "/internal/v1/pauses"),

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use domain::audit::AuditPeriod;
 use domain::values::AsOf;
+use eventstore::RecordedEvent;
 use eventstore::tail::TailError;
 use projector::as_of::{self, AsOfError, DeliveryThen, HookThen};
 use projector::deliveries::DeliveryRow;
@@ -129,25 +130,42 @@ async fn erased_among(
 /// A delivery of a firm as it is or was, and whether its response is erased by now.
 ///
 /// # Errors
-/// `delivery_not_found`: none was queued by then. `archived`: its events have left, and this process
-/// has no archive, or the archive lacks them.
+/// `delivery_not_found`: none was queued by then. `archived`: its events have left, and this
+/// process has no archive.
 pub async fn delivery(
     service: &Service,
     firm_id: Uuid,
     delivery_id: Uuid,
     as_of: AsOf,
 ) -> Result<(DeliveryThen, bool), Error> {
+    let (then, _) = delivery_with_archived(service, firm_id, delivery_id, as_of).await?;
     let mut connection = service.store.pool().acquire().await?;
-    let mut then = as_of::find_delivery(&mut connection, firm_id, delivery_id, as_of, &[]).await;
-    if let Err(AsOfError::Left(left)) = &then {
-        drop(connection);
-        let archived = service.audit.find_streams(left.clone()).await?;
-        connection = service.store.pool().acquire().await?;
-        then = as_of::find_delivery(&mut connection, firm_id, delivery_id, as_of, &archived).await;
-    }
-    let then = then.map_err(unread_error)?.ok_or(Error::DeliveryNotFound)?;
     let erased = erased_among(&mut connection, firm_id, &[then.row.response_id]).await?;
     Ok((then, !erased.is_empty()))
+}
+
+/// A delivery of a firm as it is or was, and those of its events that come from the archive.
+///
+/// # Errors
+/// As [`delivery`].
+pub(super) async fn delivery_with_archived(
+    service: &Service,
+    firm_id: Uuid,
+    delivery_id: Uuid,
+    as_of: AsOf,
+) -> Result<(DeliveryThen, Vec<RecordedEvent>), Error> {
+    let find = async |archived: &[RecordedEvent]| {
+        let mut connection = service.store.pool().acquire().await?;
+        as_of::find_delivery(&mut connection, firm_id, delivery_id, as_of, archived).await
+    };
+    let mut archived = Vec::new();
+    let mut then = find(&archived).await;
+    if let Err(AsOfError::Left(left)) = then {
+        archived = service.audit.find_streams(left).await?;
+        then = find(&archived).await;
+    }
+    let then = then.map_err(unread_error)?.ok_or(Error::DeliveryNotFound)?;
+    Ok((then, archived))
 }
 
 pub(super) fn unread_error(error: impl Into<AsOfError>) -> Error {

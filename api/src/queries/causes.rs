@@ -282,13 +282,15 @@ pub(super) struct DeliveryFacts {
 }
 
 /// The occurrence of a delivery, its stream, the replays that sent it, and the events that led to
-/// its cancellation.
+/// its cancellation. Those of its events that have left come from the archive.
 pub(super) async fn of_delivery(
     connection: &mut PgConnection,
     facts: &DeliveryFacts,
+    archived: Vec<RecordedEvent>,
 ) -> Result<Chain, Error> {
     let mut chain = Chain::default();
-    let life = read_streams(connection, [("Delivery", facts.delivery_id)]).await?;
+    let mut life = archived;
+    life.extend(read_streams(connection, [("Delivery", facts.delivery_id)]).await?);
     let mut begins: Vec<(&'static str, Uuid)> = life.iter().filter_map(named_occurrence).collect();
     begins.extend(life.iter().filter_map(named_replay));
     begins.extend(facts.occurrence_id.map(|id| ("Occurrence", id)));

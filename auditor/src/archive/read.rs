@@ -104,7 +104,8 @@ impl ArchiveReader {
         period: RangeInclusive<Timestamp>,
     ) -> Result<Self, AuditError> {
         let end = SegmentManifest::holding(through) + 1;
-        let (mut first, mut behind) = (1, end);
+        let mut first = 1;
+        let mut behind = end;
         while first < behind {
             let middle = first.midpoint(behind);
             // A segment without events has no times, so the next one with events decides.

@@ -9,12 +9,12 @@ mod rig;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, Error, ensure};
 use clap::Args;
 use sqlx::PgPool;
 use tests::invariants::{Acknowledged, Run};
 use tests::raw::get;
-use tests::{World, place_witness, settles};
+use tests::{World, place_witness, until_settled};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -195,7 +195,7 @@ impl End<'_> {
                 .command(&["verify", "deliveries", "--repair", "--reason", "failover"])
                 .await?;
         }
-        ensure!(settles(pool, REST).await, "it did not come to rest");
+        until_settled(pool, REST).await.map_err(Error::msg)?;
         let mut found = Vec::new();
         for command in [&["verify", "deliveries"][..], &["projections", "verify", "--all"]] {
             if let Err(error) = self.services.command(command).await {

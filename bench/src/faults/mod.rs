@@ -17,7 +17,9 @@ use std::time::{Duration, Instant};
 use anyhow::{bail, ensure};
 use clap::Args;
 use tests::invariants::Run;
-use tests::{DrawnFault, FaultKind, World, draw_faults, lasting_cluster, place_witness, settles};
+use tests::{
+    DrawnFault, FaultKind, World, draw_faults, lasting_cluster, place_witness, until_settled,
+};
 use tokio_util::sync::CancellationToken;
 use vault::{Entropy, SystemEntropy};
 
@@ -105,8 +107,8 @@ async fn violations_after(faults: &[DrawnFault], rate: u32) -> anyhow::Result<Ve
     let ended = Instant::now();
     print_caused(&caused);
     let mut violations = Vec::new();
-    if !settles(world.pool(), REST).await {
-        violations.push("it does not come to rest".to_owned());
+    if let Err(left) = until_settled(world.pool(), REST).await {
+        violations.push(left);
     }
     let rested = ended.elapsed();
     for proof in PROOFS {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::ensure;
 use chrono::{DateTime, Utc};
 use tests::invariants::{Acknowledged, Run};
-use tests::{Random, ReplicatedServer, World, place_witness, settles};
+use tests::{Random, ReplicatedServer, World, place_witness, until_settled};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -141,8 +141,8 @@ impl Scene {
         let repair = ["verify", "deliveries", "--repair", "--reason", "two primaries"];
         services.command(&repair).await?;
         let mut found = Vec::new();
-        if !settles(world.pool(), REST).await {
-            found.push("it does not come to rest".to_owned());
+        if let Err(left) = until_settled(world.pool(), REST).await {
+            found.push(left);
         }
         for proof in [&["verify", "deliveries"][..], &["projections", "verify", "--all"]] {
             if let Err(error) = services.command(proof).await {

@@ -194,7 +194,9 @@ impl Bench<'_> {
 impl Grown {
     async fn there_is(&self) -> anyhow::Result<ThereIs> {
         let events = height(&self.running.world).await?;
-        let size = "select pg_total_relation_size('events'), pg_database_size(current_database())";
+        let size = "select (select sum(pg_total_relation_size(relid))::bigint
+                              from pg_partition_tree('events')),
+                           pg_database_size(current_database())";
         let (log_bytes, database_bytes): (i64, i64) =
             sqlx::query_as(size).fetch_one(self.running.world.pool()).await?;
         let each = |bytes: i64| bytes as f64 / events.max(1) as f64;

@@ -14,7 +14,7 @@ union all select 'quotas', (select count(*) from quotas), pg_total_relation_size
 /// Sizes that grow with each delivery: tables with their indexes, and with values that are too long
 /// for a row.
 const GROWING: &str = "
-select pg_total_relation_size('events') as log_bytes,
+select (select sum(pg_total_relation_size(relid))::bigint from pg_partition_tree('events')) as log_bytes,
        (select coalesce(sum(pg_total_relation_size(relid)), 0)::bigint
           from pg_partition_tree('deliveries')) as history_bytes,
        pg_database_size(current_database()) as database_bytes,

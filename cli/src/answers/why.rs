@@ -12,7 +12,7 @@ use super::{list_field, text_field};
 use crate::failure::terminal_error;
 use crate::names::{self, NamedKind};
 use crate::output::{Column, RecordView, ReportArgs, print_json, print_line};
-use crate::shared_args::TargetRevealArgs;
+use crate::shared_args::{KnownArchiveArgs, TargetRevealArgs};
 
 const HOOK: RecordView = RecordView::new(&[
     Column::id("id"),
@@ -80,6 +80,8 @@ pub(crate) struct WhyDeliveryArgs {
     /// yet needs it.
     #[arg(long)]
     firm: Option<String>,
+    #[command(flatten)]
+    pub(crate) archive: KnownArchiveArgs,
     #[command(flatten)]
     json: ReportArgs,
 }

@@ -1,4 +1,4 @@
-//! The proof: the last verification, public keys and signed checkpoints.
+//! The proof: the last verification, public keys, signed checkpoints and the archive.
 
 use axum::extract::State;
 use domain::values::Timestamp;
@@ -64,6 +64,29 @@ struct CheckpointContent {
     key_id: String,
 }
 
+/// The archive, and what has left the database.
+#[derive(Debug, Deserialize)]
+struct ArchiveState {
+    archived: Option<ArchivedLog>,
+    left: Vec<LeftRange>,
+}
+
+/// The archived part of the log.
+#[derive(Debug, Deserialize)]
+struct ArchivedLog {
+    through: i64,
+    sealed_to: i64,
+    waiting: i64,
+    waiting_since: Option<Timestamp>,
+}
+
+/// A range whose deliveries have left.
+#[derive(Debug, Deserialize)]
+struct LeftRange {
+    first_position: i64,
+    last_position: i64,
+}
+
 /// Public keys.
 #[derive(Debug, Deserialize)]
 struct KnownKeys {
@@ -93,10 +116,13 @@ pub(crate) async fn show(State(state): State<SharedState>, visit: PageVisit) -> 
     let after = last.saturating_sub(SHOWN_CHECKPOINTS);
     let path = format!("/internal/v1/audit/checkpoints?after={after}");
     let files: Option<ListAnswer<SignedFile>> = state.ask_json(session, &path).await.ok();
+    let archive: Result<ArchiveState, _> =
+        state.ask_json(session, "/internal/v1/audit/archive").await;
     let content = html! {
         (parts::section("verification", "Verification", &verification_facts(&visit, &checked)))
         (parts::section("keys", "Public keys", &key_table(keys.as_ref())))
         (parts::section("checkpoints", "Signed checkpoints", &files_table(&visit, files.as_ref())))
+        (parts::section("archive", "Archive of the log", &archive_facts(&visit, archive.as_ref().ok())))
         (parts::section("offline", "Verify without this service", &offline_help()))
     };
     Ok(visit.page(&PageContent::new("Proof", content).with_data()))
@@ -131,6 +157,37 @@ fn verification_facts(visit: &PageVisit, checked: &ProofState) -> Markup {
         }
     };
     parts::fact_list(&[("Last", ended), ("Under way", running), ("Last signature", signed)])
+}
+
+fn archive_facts(visit: &PageVisit, archive: Option<&ArchiveState>) -> Markup {
+    let Some(ArchiveState { archived, left }) = archive else {
+        return html! { p.none { "The archive cannot be read, or is not of this log. "
+        "See the log of the service." } };
+    };
+    let written = html! {
+        @match archived {
+            Some(archived) => { "to position " (archived.through) " of " (archived.sealed_to) },
+            None => { "This process has no archive." },
+        }
+    };
+    let waiting = html! {
+        @match archived {
+            Some(ArchivedLog { waiting, waiting_since: Some(since), .. }) => {
+                (waiting) " segments, the first since " (parts::time(*since, visit.now))
+            },
+            _ => { (parts::no_value()) },
+        }
+    };
+    let gone = html! {
+        @match (left.first(), left.last()) {
+            (Some(first), Some(last)) => {
+                "deliveries of positions " (first.first_position) " to " (last.last_position)
+                ". The archive has them."
+            },
+            _ => { (parts::no_value()) },
+        }
+    };
+    parts::fact_list(&[("Archived", written), ("Waiting", waiting), ("Left the database", gone)])
 }
 
 fn key_table(known: Option<&KnownKeys>) -> Markup {

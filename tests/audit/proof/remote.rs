@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::commands::tokens::{self, HolderRole};
+use auditor::archive::LogArchive;
 use auditor::{CheckpointFolder, KeyFolder, Notary};
 use domain::access::TokenScope;
 use domain::audit::{EndedVerification, VerificationOutcome};
@@ -38,7 +39,8 @@ impl Remote {
         };
         let clock = Clock::standing_at("2026-11-01T12:00:00Z".parse().unwrap());
         let with = notary.clone();
-        let change = |setup| SystemSetup { notary: Some(with), ..setup };
+        let archive = Some(LogArchive::in_folder(folder.join("archive")));
+        let change = |setup| SystemSetup { notary: Some(with), archive, ..setup };
         let world = World::with(database, clock, change).await;
         let token = limited(&world, None).await;
         Self { world, notary, token }
@@ -236,6 +238,20 @@ async fn an_auditor_sees_keys_checkpoints_and_verdict() {
     assert!(!withheld.text().contains(&firm.id.to_string()), "{}", withheld.text());
 }
 
+/// The tests of dropping have an archive that is not empty.
+#[tokio::test]
+async fn an_auditor_sees_the_archive() {
+    let remote = Remote::new().await;
+    let folder = data_dir(&remote.world.database).join("archive");
+    fs::create_dir_all(&folder).unwrap();
+    remote.sign().await;
+    let shown = remote.get("/audit/archive").await;
+    let none = json!({"through": 0, "sealed_to": 0, "waiting": 0, "waiting_since": null});
+    assert_eq!(shown.body, json!({"archived": none, "left": []}));
+    fs::write(folder.join("00000001.json"), "{}").unwrap();
+    assert_eq!(remote.get("/audit/archive").await.code(), (500, "internal_error"));
+}
+
 /// A token for one firm neither gets the bundles of another nor the feed of all.
 #[tokio::test]
 async fn a_firm_token_reaches_no_other_proof() {
@@ -256,7 +272,13 @@ async fn a_firm_token_reaches_no_other_proof() {
     }
     remote.get_by(&token, "/audit/feed").await.refused(403, "forbidden");
     let product = remote.world.new_token(HolderRole::Product).await;
-    for path in ["/audit/keys", "/audit/checkpoints", "/audit/verification", "/audit/feed"] {
+    for path in [
+        "/audit/keys",
+        "/audit/checkpoints",
+        "/audit/verification",
+        "/audit/archive",
+        "/audit/feed",
+    ] {
         assert_eq!(remote.get_by(&product, path).await.code(), (403, "forbidden"), "{path}");
     }
 }

@@ -45,7 +45,8 @@ pub async fn of_delivery(
     firm_id: Uuid,
     delivery_id: Uuid,
 ) -> Result<DeliveryHistory, Error> {
-    let (then, _) = as_of::delivery(service, firm_id, delivery_id, AsOf::NOW).await?;
+    let (then, archived) =
+        as_of::delivery_with_archived(service, firm_id, delivery_id, AsOf::NOW).await?;
     let row = then.row;
     let mut connection = service.store.pool().acquire().await?;
     let facts = DeliveryFacts {
@@ -56,7 +57,7 @@ pub async fn of_delivery(
         response_id: row.response_id,
         cause: row.cause.as_deref().and_then(|cause| cause.parse().ok()),
     };
-    let chain = causes::of_delivery(&mut connection, &facts).await?;
+    let chain = causes::of_delivery(&mut connection, &facts, archived).await?;
     drop(connection);
     let holding = pauses::holding_pauses(service, firm_id, std::slice::from_ref(&row)).await?;
     let held = match holding.get(&delivery_id) {
