@@ -21,12 +21,19 @@ use crate::error::Error;
 /// Most calls of one process that wait for entries. A waiting call looks once per second.
 const WAITING_CALLS_MAX: usize = 64;
 
+/// Most calls of one process that read the archive.
+const ARCHIVE_READS_MAX: usize = 2;
+
+/// Most segments that one call reads. The index of each has about 20 MB.
+const SEGMENTS_MAX: usize = 32;
+
 /// Access to the proof. Clones of the service share it.
 pub struct AuditAccess {
     notary: Option<Notary>,
     archive: Option<LogArchive>,
     sessions: Mutex<HashMap<FeedReader, FeedSession>>,
     waiting: Semaphore,
+    archive_turns: Semaphore,
 }
 
 /// A reader of a feed, by token. Without a firm it is the feed of all chains.
@@ -42,19 +49,27 @@ impl AuditAccess {
     #[must_use]
     pub fn new(notary: Option<Notary>, archive: Option<LogArchive>) -> Arc<Self> {
         let waiting = Semaphore::new(WAITING_CALLS_MAX);
-        Arc::new(Self { notary, archive, sessions: Mutex::default(), waiting })
+        let archive_turns = Semaphore::new(ARCHIVE_READS_MAX);
+        Arc::new(Self { notary, archive, sessions: Mutex::default(), waiting, archive_turns })
     }
 
-    /// The events of streams that have left the database. Without the archive none is found.
+    /// The events of streams that have left the database. None is found without the archive, or if
+    /// they may lie in too many segments.
+    ///
+    /// # Errors
+    /// `rate_limited` beside other such questions.
     pub(crate) async fn find_streams(
         &self,
         left: LeftStreams,
     ) -> Result<Vec<RecordedEvent>, Error> {
         let Some(archive) = self.archive.clone() else { return Ok(Vec::new()) };
+        let _turn = self.archive_turns.try_acquire().map_err(|_| Error::RateLimited(1))?;
         self.on_disk(move |notary| {
-            let LeftStreams { ids, through, period } = left;
+            let LeftStreams { ids, through, periods } = left;
             let trusted = notary.known_keys()?.keys;
-            let reader = ArchiveReader::open_period(archive, &trusted, through, period)?;
+            let opened =
+                ArchiveReader::open_periods(archive, &trusted, through, &periods, SEGMENTS_MAX)?;
+            let Some(reader) = opened else { return Ok(Vec::new()) };
             let ids: Vec<String> = ids.iter().map(Uuid::to_string).collect();
             reader.find_streams(&ids)?.iter().map(ArchivedEvent::recorded).collect()
         })

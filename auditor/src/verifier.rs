@@ -76,12 +76,20 @@ struct Verification {
     verified_to: i64,
     /// Why a part could not be verified completely.
     incomplete: Option<String>,
-    /// Whether the last verdict, or this one, may be about the archive.
+    /// Whether the last verdict may be about the archive.
     needs_archive: bool,
+    /// Whether this one may be.
+    has_read_archive: bool,
+    /// Whether an event could not be read. Then progress is not noted, so that another process
+    /// reads the event again.
+    has_unread: bool,
 }
 
 impl Verification {
     async fn note_progress(&mut self) -> Result<(), AuditError> {
+        if self.has_unread {
+            return Ok(());
+        }
         let running = RunningVerification { began_at: self.began_at, position: self.verified_to };
         Ok(verifications::note_progress(&mut self.session, running).await?)
     }
@@ -134,6 +142,11 @@ impl AuditVerifier {
         }
         // The process before may have ended its work meanwhile.
         let state = verifications::state(&mut session).await?;
+        let due = state.ended.as_ref().map_or(0, |ended| self.next_due(ended));
+        let is_ended = state.running.is_none() && epoch_second(now) < due;
+        if is_ended || state.needs_archive && self.archive.is_none() {
+            return Ok(later);
+        }
         let VerificationState { running, intact, needs_archive, .. } = state;
         let running = running.unwrap_or(RunningVerification { began_at: now, position: 0 });
         let began_at = running.began_at;
@@ -145,6 +158,8 @@ impl AuditVerifier {
             verified_to: running.position,
             incomplete: None,
             needs_archive,
+            has_read_archive: false,
+            has_unread: false,
         };
         self.begin_part(Box::new(verification), now).await
     }
@@ -185,6 +200,7 @@ impl AuditVerifier {
             (outcome, Some(through)) => {
                 if let VerificationOutcome::Incomplete(why) = outcome {
                     verification.incomplete = Some(why);
+                    verification.has_unread = true;
                 }
                 verification.verified_to = through;
                 verification.note_progress().await?;
@@ -215,12 +231,13 @@ impl AuditVerifier {
         }
         let is_broken = ended.outcome.is_broken();
         self.broken_in_row = if is_broken { self.broken_in_row.saturating_add(1) } else { 0 };
-        let Verification { parts, began_at, needs_archive, .. } = verification;
+        let Verification { parts, began_at, needs_archive, has_read_archive, .. } = verification;
         let times = VerificationTimes { began_at, ended_at: ended.at };
         let is_intact = ended.outcome == VerificationOutcome::Intact;
         let intact = is_intact.then(|| self.rotation.end_of(parts, times, through));
+        let needs_archive = !is_intact && (needs_archive || is_broken && has_read_archive);
         let until = self.next_due(&ended).min(epoch_second(ended.at) + LOOK_SECONDS);
-        let end = VerificationEnd { ended, intact, needs_archive: is_broken && needs_archive };
+        let end = VerificationEnd { ended, intact, needs_archive };
         verifications::note_end(&mut verification.session, &end).await?;
         Ok(VerifierMode::Waiting { until })
     }
@@ -244,6 +261,11 @@ impl AuditVerifier {
     ) -> Result<VerifierMode, AuditError> {
         let step = walk.step(&self.pool).await?;
         verification.verified_to = walk.position().max(verification.verified_to);
+        verification.has_read_archive |= walk.has_read_archive();
+        if let Some(why) = walk.unread_reason() {
+            verification.has_unread = true;
+            verification.incomplete.get_or_insert(why);
+        }
         match step {
             WalkStep::On => {
                 verification.note_progress().await?;
@@ -251,7 +273,6 @@ impl AuditVerifier {
             }
             WalkStep::RangesChanged => Ok(VerifierMode::BetweenParts(verification)),
             WalkStep::Ended(outcome) => {
-                verification.needs_archive |= walk.has_read_archive();
                 let through = walk.last_position();
                 self.end_part(verification, EndedPart { through, outcome }, now).await
             }

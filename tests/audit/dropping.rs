@@ -314,7 +314,7 @@ async fn work_goes_on_beside_what_left() {
 }
 
 impl Full {
-    /// A delivery of each kind as it is, and as it was at some positions; an error as its text.
+    /// A delivery of each kind, and its history; an error as its text.
     async fn shown_deliveries(&self, archive: Option<LogArchive>) -> Vec<String> {
         let audit = AuditAccess::new(Some(self.notary()), archive);
         let service = Service { audit, ..self.world.service().clone() };
@@ -330,8 +330,11 @@ impl Full {
         assert!(asked.len() > 2, "{}", asked.len());
         let mut shown = Vec::new();
         for (firm_id, delivery_id) in asked {
-            for as_of in [AsOf::NOW, AsOf::Position(90)] {
-                let then = as_of::delivery(&service, firm_id, delivery_id, as_of).await;
+            let then = as_of::delivery(&service, firm_id, delivery_id, AsOf::NOW).await;
+            shown.push(then.map_or_else(|error| error.to_string(), |then| format!("{then:?}")));
+            if shown.len() < 2 {
+                let then =
+                    as_of::delivery(&service, firm_id, delivery_id, AsOf::Position(90)).await;
                 shown.push(then.map_or_else(|error| error.to_string(), |then| format!("{then:?}")));
             }
             let told = history::of_delivery(&service, firm_id, delivery_id).await;
@@ -656,24 +659,51 @@ async fn the_daily_verification_reads_the_archive() {
     let mut flipped = whole.clone();
     flipped[200] ^= 1;
     fs::write(&events, flipped).unwrap();
-    let mut days = 0;
-    let ended = loop {
-        log.world.pass(DAY);
-        days += 1;
-        let ended = log.verdict(&mut verifier).await.unwrap();
-        if ended.outcome != VerificationOutcome::Intact {
-            break ended;
-        }
-    };
-    assert!(days <= 5, "{days}");
-    let VerificationOutcome::Broken(flaw) = &ended.outcome else { panic!("{ended:?}") };
+    let flaw = log.flaw_within_days(&mut verifier).await;
     assert!(flaw.starts_with("segment 1, block"), "{flaw}");
-
-    log.world.pass(DAY);
-    assert_eq!(log.verdict(&mut log.lone_verifier()).await, None);
     fs::write(&events, whole).unwrap();
+    log.assert_taken_back(&mut verifier).await;
+
+    // The flaw lies where the segment is opened.
+    let (manifest, aside) = (log.archive().join("00000001.json"), log.folder.path().join("aside"));
+    fs::rename(&manifest, &aside).unwrap();
+    let flaw = log.flaw_within_days(&mut verifier).await;
+    assert!(flaw.contains("segment 1") && flaw.contains("has no such segment"), "{flaw}");
+    fs::rename(&aside, &manifest).unwrap();
+
+    // An archive that is not mounted says nothing, and takes no verdict back.
+    fs::rename(log.archive(), &aside).unwrap();
+    fs::create_dir(log.archive()).unwrap();
+    log.world.pass(DAY);
     let ended = log.verdict(&mut verifier).await.unwrap();
-    assert_eq!(ended.outcome, VerificationOutcome::Intact);
+    let VerificationOutcome::Incomplete(why) = &ended.outcome else { panic!("{ended:?}") };
+    assert!(why.contains("is it mounted?"), "{why}");
+    fs::remove_dir(log.archive()).unwrap();
+    fs::rename(&aside, log.archive()).unwrap();
+    log.assert_taken_back(&mut verifier).await;
+}
+
+impl Full {
+    /// Verifies day by day until the log is broken. Returns the flaw.
+    async fn flaw_within_days(&self, verifier: &mut AuditVerifier) -> String {
+        for _ in 0..5 {
+            self.world.pass(DAY);
+            match self.verdict(verifier).await.unwrap().outcome {
+                VerificationOutcome::Intact => {}
+                VerificationOutcome::Broken(flaw) => return flaw,
+                incomplete => panic!("{incomplete:?}"),
+            }
+        }
+        panic!("intact for five days");
+    }
+
+    /// Only a process with the archive says that the log is intact again.
+    async fn assert_taken_back(&self, verifier: &mut AuditVerifier) {
+        self.world.pass(DAY);
+        assert_eq!(self.verdict(&mut self.lone_verifier()).await, None);
+        let ended = self.verdict(verifier).await.unwrap();
+        assert_eq!(ended.outcome, VerificationOutcome::Intact);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,6 +1,6 @@
 //! Finds events in an archive.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use domain::audit::{ArchivedBlock, SegmentManifest};
@@ -92,47 +92,42 @@ impl ArchiveReader {
         Ok(Self { archive, manifests: vec![manifest] })
     }
 
-    /// Reads and checks the manifests of the segments of a period, up to a position. It reads few
-    /// others, because the times of segments ascend.
+    /// Reads and checks the manifests of the segments of some periods, up to a position. It reads few
+    /// others, because the times of segments ascend. `None` if these are more than `most` segments.
     ///
     /// # Errors
     /// [`AuditError::BrokenArchive`], or the error of a file.
-    pub fn open_period(
+    pub fn open_periods(
         archive: LogArchive,
         trusted: &[PublicKey],
         through: i64,
-        period: RangeInclusive<Timestamp>,
-    ) -> Result<Self, AuditError> {
+        periods: &[RangeInclusive<Timestamp>],
+        most: usize,
+    ) -> Result<Option<Self>, AuditError> {
         let end = SegmentManifest::holding(through) + 1;
-        let mut first = 1;
-        let mut behind = end;
-        while first < behind {
-            let middle = first.midpoint(behind);
-            // A segment without events has no times, so the next one with events decides.
-            let mut asked = middle;
-            let mut last_at = None;
-            while asked < behind && last_at.is_none() {
-                last_at = read_signed(&archive, trusted, asked)?.last_at;
-                asked += 1;
-            }
-            if last_at.is_some_and(|at| at < *period.start()) {
-                first = asked;
-            } else {
-                behind = middle;
+        let mut found: BTreeMap<u64, SegmentManifest> = BTreeMap::new();
+        for period in periods {
+            for number in first_segment(&archive, trusted, end, *period.start())?..end {
+                let manifest = match found.remove(&number) {
+                    Some(manifest) => manifest,
+                    None => read_signed(&archive, trusted, number)?,
+                };
+                if manifest.first_at.is_some_and(|at| at > *period.end()) {
+                    break;
+                }
+                found.insert(number, manifest);
+                if found.len() > most {
+                    return Ok(None);
+                }
             }
         }
-        let mut manifests: Vec<SegmentManifest> = Vec::new();
-        for number in first..end {
-            let manifest = read_signed(&archive, trusted, number)?;
-            if manifest.first_at.is_some_and(|at| at > *period.end()) {
-                break;
-            }
-            manifest
-                .check(manifests.last())
-                .map_err(|fault| AuditError::in_segment(number, None, fault.to_string()))?;
-            manifests.push(manifest);
+        for manifest in found.values() {
+            let before = found.get(&(manifest.number - 1));
+            manifest.check(before).map_err(|fault| {
+                AuditError::in_segment(manifest.number, None, fault.to_string())
+            })?;
         }
-        Ok(Self { archive, manifests })
+        Ok(Some(Self { archive, manifests: found.into_values().collect() }))
     }
 
     /// Returns the events of all streams with these ids, in order.
@@ -252,4 +247,31 @@ fn read_signed(
     };
     check_signature(&signed, trusted).map_err(broken)?;
     Ok(signed.manifest)
+}
+
+/// Returns the first segment with events of this time or later, before `end`.
+fn first_segment(
+    archive: &LogArchive,
+    trusted: &[PublicKey],
+    end: u64,
+    since: Timestamp,
+) -> Result<u64, AuditError> {
+    let mut first = 1;
+    let mut behind = end;
+    while first < behind {
+        let middle = first.midpoint(behind);
+        // A segment without events has no times, so the next one with events decides.
+        let mut asked = middle;
+        let mut last_at = None;
+        while asked < behind && last_at.is_none() {
+            last_at = read_signed(archive, trusted, asked)?.last_at;
+            asked += 1;
+        }
+        if last_at.is_some_and(|at| at < since) {
+            first = asked;
+        } else {
+            behind = middle;
+        }
+    }
+    Ok(first)
 }

@@ -143,8 +143,13 @@ impl<'a> SegmentWriter<'a> {
     /// # Errors
     /// [`AuditError::BrokenArchive`] if the archive is not of this log.
     pub async fn standing(&self) -> Result<ArchiveStanding, AuditError> {
+        let archive = self.archive.clone();
+        let last = match spawn_blocking(move || archive.read_last()).await {
+            Ok(last) => last?,
+            Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+        };
         let mut connection = self.pool.acquire().await?;
-        let end = self.read_end(&mut connection).await?;
+        let end = self.check_end(&mut connection, last).await?;
         let through = SegmentManifest::ends_at(end.number());
         let sealed_to = seals::sealed_to(&mut connection).await?;
         let waiting = (sealed_to - through).max(0) / SegmentManifest::POSITIONS;
@@ -183,7 +188,7 @@ impl<'a> SegmentWriter<'a> {
         now: Timestamp,
     ) -> Result<ArchiveStep, AuditError> {
         self.archive.remove_drafts()?;
-        let end = self.read_end(connection).await?;
+        let end = self.check_end(connection, self.archive.read_last()?).await?;
         let number = end.number() + 1;
         let through = SegmentManifest::ends_at(number);
         let sealed_to = seals::sealed_to(connection).await?;
@@ -245,10 +250,14 @@ impl<'a> SegmentWriter<'a> {
     }
 
     /// The end of the archive. Its last seal must be the one of the database.
-    async fn read_end(&self, connection: &mut PgConnection) -> Result<ArchiveEnd, AuditError> {
+    async fn check_end(
+        &self,
+        connection: &mut PgConnection,
+        last: Option<SignedManifest>,
+    ) -> Result<ArchiveEnd, AuditError> {
         let installation_id = installation::id_seen_by(connection).await?;
         let installation_id = installation_id.ok_or(AuditError::NoInstallation)?;
-        let Some(signed) = self.archive.read_last()? else {
+        let Some(signed) = last else {
             return Ok(ArchiveEnd { installation_id, last: None });
         };
         let number = signed.manifest.number;

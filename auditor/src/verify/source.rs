@@ -35,7 +35,13 @@ enum ArchiveSource {
     /// All segments are open.
     Open(Arc<ArchiveReader>),
     /// The segment of the next page is opened before the page is read.
-    BySegment { archive: LogArchive, trusted: Vec<PublicKey>, open: Option<OpenSegment> },
+    BySegment {
+        archive: LogArchive,
+        trusted: Vec<PublicKey>,
+        open: Option<OpenSegment>,
+        /// Whether a segment was to be read.
+        is_asked: bool,
+    },
 }
 
 struct OpenSegment {
@@ -84,17 +90,19 @@ impl LogSource {
     ) -> Self {
         match archive.filter(|_| !dropped.is_empty()) {
             Some(archive) => {
-                Self { dropped, archive: ArchiveSource::BySegment { archive, trusted, open: None } }
+                let archive =
+                    ArchiveSource::BySegment { archive, trusted, open: None, is_asked: false };
+                Self { dropped, archive }
             }
             None => Self::default(),
         }
     }
 
-    /// Whether events came from the archive.
+    /// Whether events came from the archive, or should have.
     pub(super) const fn has_read_archive(&self) -> bool {
         matches!(
             self.archive,
-            ArchiveSource::Open(_) | ArchiveSource::BySegment { open: Some(_), .. }
+            ArchiveSource::Open(_) | ArchiveSource::BySegment { is_asked: true, .. }
         )
     }
 
@@ -107,7 +115,8 @@ impl LogSource {
     /// segment must be whole.
     pub(super) async fn open_archive_at(&mut self, position: i64) -> Result<(), VerifyStop> {
         let range = self.dropped_from(position);
-        let ArchiveSource::BySegment { archive, trusted, open } = &mut self.archive else {
+        let ArchiveSource::BySegment { archive, trusted, open, is_asked } = &mut self.archive
+        else {
             return Ok(());
         };
         let number = SegmentManifest::holding(position);
@@ -116,10 +125,19 @@ impl LogSource {
         {
             return Ok(());
         }
+        *is_asked = true;
         let files = archive.clone();
         let keys = trusted.clone();
-        let reader =
-            run_blocking(move || ArchiveReader::open_segment(files, &keys, number)).await?;
+        let read = move || {
+            // A directory that is not mounted has no segment, and says nothing about the log.
+            if files.read_last()?.is_none() {
+                return Ok(None);
+            }
+            ArchiveReader::open_segment(files, &keys, number).map(Some)
+        };
+        let Some(reader) = run_blocking(read).await? else {
+            return Err(VerifyStop::Unknown("the archive has no segment: is it mounted?".into()));
+        };
         *open = Some(OpenSegment { number, reader: Arc::new(reader) });
         Ok(())
     }

@@ -156,6 +156,11 @@ impl SteppedWalk {
         self.walk.has_read_archive()
     }
 
+    /// Why the walk could not read all events; `None` if it could.
+    pub(crate) fn unread_reason(&self) -> Option<String> {
+        self.walk.unread.as_deref().map(other_build_reason)
+    }
+
     /// Does one step.
     pub(crate) async fn step(&mut self, pool: &PgPool) -> Result<WalkStep, AuditError> {
         match self.try_step(pool).await {
@@ -278,7 +283,11 @@ impl SteppedWalk {
 }
 
 fn of_other_build(why: &str) -> VerificationOutcome {
-    VerificationOutcome::Incomplete(format!("an event of another build: {why}"))
+    VerificationOutcome::Incomplete(other_build_reason(why))
+}
+
+fn other_build_reason(why: &str) -> String {
+    format!("an event of another build: {why}")
 }
 
 /// The outcome of a walk that stopped.

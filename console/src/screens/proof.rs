@@ -181,8 +181,8 @@ fn archive_facts(visit: &PageVisit, archive: Option<&ArchiveState>) -> Markup {
     let gone = html! {
         @match (left.first(), left.last()) {
             (Some(first), Some(last)) => {
-                "deliveries of positions " (first.first_position) " to " (last.last_position)
-                ". The archive has them."
+                "deliveries of " (left.len()) " ranges, from position " (first.first_position)
+                " to " (last.last_position)
             },
             _ => { (parts::no_value()) },
         }

@@ -54,12 +54,12 @@ pub struct LogRotation {
 }
 
 impl LogRotation {
-    /// A rotation whose verifications begin this interval apart. Each event is read again within
-    /// `reread_within`. An event may be read just before the rotation would pass it, so a period
-    /// is shorter by an interval.
+    /// A rotation with this interval from the end of a verification to the begin of the next. Each
+    /// event is read again within `reread_within`. An event may be read just before the rotation
+    /// would pass it, and a verification takes time, so a period is shorter by two intervals.
     #[must_use]
     pub const fn new(reread_within: Duration, interval: Duration) -> Self {
-        Self { period: reread_within.saturating_sub(interval) }
+        Self { period: reread_within.saturating_sub(interval.saturating_mul(2)) }
     }
 
     /// The parts of a verification that begins at this time. Its last part begins after `signed_to`
@@ -169,7 +169,7 @@ mod tests {
     const BLOCK: i64 = Seal::POSITIONS_PER_BLOCK;
 
     /// A period of ten days.
-    const ROTATION: LogRotation = LogRotation::new(DAY.saturating_mul(11), DAY);
+    const ROTATION: LogRotation = LogRotation::new(DAY.saturating_mul(12), DAY);
 
     fn hour(hours: i64) -> Timestamp {
         Timestamp::new(chrono::DateTime::from_timestamp(hours * 3_600, 0).unwrap())

@@ -11,11 +11,13 @@ use domain::delivery::{
 use domain::event::Event;
 use domain::subscription::shown_target;
 use domain::values::{AsOf, Timestamp};
+use eventstore::ranges::LogBorder;
 use eventstore::tail::{self, ReadUntil, TailError};
 use eventstore::{RecordedEvent, Upcasters, load_first, ranges};
 use sqlx::{FromRow, PgConnection};
 use uuid::Uuid;
 
+use super::left::CLOCKS_DIFFER_MAX;
 use super::{AsOfError, LeftStreams, STREAMS_PER_READ, had_happened};
 use crate::deliveries::DeliveryRow;
 use crate::hooks;
@@ -81,22 +83,15 @@ pub async fn find_delivery(
     archived: &[RecordedEvent],
 ) -> Result<Option<DeliveryThen>, AsOfError> {
     let known: Option<KnownDelivery> = sqlx::query_as(
-        "select created_at, delivery_id, occurrence_id, hook_id, ended_at from deliveries
+        "select created_at, delivery_id, occurrence_id, hook_id, ended_at, state from deliveries
           where delivery_id = $1 and firm_id = $2",
     )
     .bind(delivery_id)
     .bind(firm_id)
     .fetch_optional(&mut *connection)
     .await?;
-    let begun = match known {
-        Some(known) => {
-            if archived.is_empty()
-                && let Some(left) = known.left_streams(connection).await?
-            {
-                return Err(AsOfError::Left(left));
-            }
-            known.begun
-        }
+    let begun = match &known {
+        Some(known) => known.begun,
         // The read model may be behind. The occurrence's list or the delivery's stream has the
         // answer then.
         None => {
@@ -107,7 +102,16 @@ pub async fn find_delivery(
         }
     };
     let then = load_as_of(connection, firm_id, &[begun], as_of, archived).await?;
-    let Some(mut then) = then.into_iter().next() else { return Ok(None) };
+    let then = then.into_iter().next();
+    if let Some(known) = known.filter(|_| archived.is_empty()) {
+        let differs =
+            as_of == AsOf::NOW && then.as_ref().is_none_or(|then| then.row.state != known.state);
+        if let Some(border) = known.border_above(connection, differs).await? {
+            let left = LeftStreams::find(connection, firm_id, border, &known).await?;
+            return Err(AsOfError::Left(left));
+        }
+    }
+    let Some(mut then) = then else { return Ok(None) };
     if let Some(hook_id) = then.row.hook_id {
         for (_, target) in hooks::target_urls(connection, &[hook_id]).await? {
             then.show_target(&shown_target(&target));
@@ -117,42 +121,41 @@ pub async fn find_delivery(
 }
 
 /// A delivery of history.
-#[derive(Debug, Clone, Copy, FromRow)]
-struct KnownDelivery {
+#[derive(Debug, FromRow)]
+pub(super) struct KnownDelivery {
     #[sqlx(flatten)]
-    begun: BegunDelivery,
-    ended_at: Option<DateTime<Utc>>,
+    pub(super) begun: BegunDelivery,
+    pub(super) ended_at: Option<DateTime<Utc>>,
+    state: String,
 }
 
 impl KnownDelivery {
-    /// Returns where its events lie if the first one has left the database.
-    async fn left_streams(
+    /// Returns the border of the log if events of the delivery have left: its first one, or others,
+    /// without which the log comes to another state than history.
+    async fn border_above(
         &self,
         connection: &mut PgConnection,
-    ) -> Result<Option<LeftStreams>, AsOfError> {
+        differs: bool,
+    ) -> Result<Option<LogBorder>, AsOfError> {
         let Some(border) = ranges::border(connection).await? else { return Ok(None) };
         let BegunDelivery { delivery_id, occurrence_id, created_at, .. } = self.begun;
-        if created_at >= border.since {
+        if created_at - CLOCKS_DIFFER_MAX >= border.since {
             return Ok(None);
         }
         let (kind, first_id) =
             occurrence_id.map_or(("Delivery", delivery_id), |id| ("Occurrence", id));
         let first_id = first_id.to_string();
         let first = load_first(connection, &Upcasters::current(), kind, &[&first_id]).await?;
-        if !first.is_empty() {
-            return Ok(None);
-        }
-        let ids = occurrence_id.into_iter().chain([delivery_id]).collect();
-        Ok(Some(LeftStreams::between(ids, border, created_at, self.ended_at)))
+        Ok((differs || first.is_empty()).then_some(border))
     }
 }
 
 /// A delivery that may have begun by that moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, FromRow)]
-struct BegunDelivery {
-    created_at: DateTime<Utc>,
-    delivery_id: Uuid,
-    occurrence_id: Option<Uuid>,
+pub(super) struct BegunDelivery {
+    pub(super) created_at: DateTime<Utc>,
+    pub(super) delivery_id: Uuid,
+    pub(super) occurrence_id: Option<Uuid>,
     hook_id: Option<Uuid>,
 }
 

@@ -6,11 +6,14 @@ use chrono::{DateTime, TimeDelta, Utc};
 use domain::values::Timestamp;
 use eventstore::ranges::LogBorder;
 use eventstore::tail::TailError;
+use sqlx::PgConnection;
 use uuid::Uuid;
 
-/// A position has another time than its neighbours by this much at most, as the clocks of processes
-/// differ by seconds.
-const DISORDER_MAX: TimeDelta = TimeDelta::hours(1);
+use super::deliveries::KnownDelivery;
+
+/// Times of neighbouring positions differ by at most this. The clocks of processes differ by seconds,
+/// and an answer is recorded seconds after its end, or after an outage.
+pub(super) const CLOCKS_DIFFER_MAX: TimeDelta = TimeDelta::hours(1);
 
 /// The reason why a question about a moment has no answer.
 #[derive(Debug, thiserror::Error)]
@@ -48,22 +51,37 @@ pub struct LeftStreams {
     pub ids: Vec<Uuid>,
     /// The last position that has left.
     pub through: i64,
-    /// The time of all their events that have left.
-    pub period: RangeInclusive<Timestamp>,
+    /// The times of their events that have left.
+    pub periods: Vec<RangeInclusive<Timestamp>>,
 }
 
 impl LeftStreams {
-    /// The streams of a delivery that was made and has ended at these times.
-    pub(super) fn between(
-        ids: Vec<Uuid>,
+    /// The streams of a delivery of a firm. History knows when it was made and has ended, and the
+    /// firm's replays may have sent it again since then.
+    pub(super) async fn find(
+        connection: &mut PgConnection,
+        firm_id: Uuid,
         border: LogBorder,
-        created_at: DateTime<Utc>,
-        ended_at: Option<DateTime<Utc>>,
-    ) -> Self {
-        let until = ended_at.map_or(border.since, |at| at.min(border.since));
-        // The border has no time if nothing lies behind it.
-        let until = until.checked_add_signed(DISORDER_MAX).unwrap_or(until);
-        let period = (created_at - DISORDER_MAX).into()..=until.into();
-        Self { ids, through: border.through, period }
+        known: &KnownDelivery,
+    ) -> Result<Self, sqlx::Error> {
+        let KnownDelivery { begun, ended_at, .. } = known;
+        let replays: Vec<(DateTime<Utc>, Option<DateTime<Utc>>)> = sqlx::query_as(
+            "select requested_at, ended_at + interval '1 day' from replays
+              where firm_id = $1 and requested_at between $2 and $3",
+        )
+        .bind(firm_id)
+        .bind(begun.created_at)
+        .bind(border.since)
+        .fetch_all(connection)
+        .await?;
+        let own = (begun.created_at, *ended_at);
+        let periods = replays.into_iter().chain([own]).map(|(since, until)| {
+            let until = until.map_or(border.since, |until| until.min(border.since));
+            // The border has no time if nothing lies behind it.
+            let until = until.checked_add_signed(CLOCKS_DIFFER_MAX).unwrap_or(until);
+            (since - CLOCKS_DIFFER_MAX).into()..=until.into()
+        });
+        let ids = begun.occurrence_id.into_iter().chain([begun.delivery_id]).collect();
+        Ok(Self { ids, through: border.through, periods: periods.collect() })
     }
 }

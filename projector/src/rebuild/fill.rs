@@ -10,11 +10,9 @@ use domain::audit::Seal;
 use eventstore::ranges::LogBorder;
 use eventstore::tail::{self, LogRange, TailError};
 use eventstore::{Fence, RecordedEvent, Upcasters, crash, ranges};
-use futures::future::{OptionFuture, join, join_all};
 use sqlx::{Connection, PgConnection};
 
 use super::model::ReadModel;
-use super::shadow::ShadowTables;
 use super::{RebuildError, RebuildProgress};
 use crate::deliveries::kept_since;
 use crate::seals;
@@ -198,114 +196,41 @@ async fn live_position(
     Ok(Some(at.unwrap_or(0)))
 }
 
-/// A model that is filled, and the position at which it will be.
-struct FillOrder<'a> {
-    filling: &'a mut ModelFill,
-    goal: i64,
-}
-
-/// The events up to a position.
-struct FillBatch {
-    events: Vec<RecordedEvent>,
-    end: i64,
-}
-
-/// Fills these read models up to the settled position. The log is read once for all of them. The
-/// next batch is read while the models apply this one, each follower's model on a connection of its
-/// own.
+/// Fills these read models up to the settled position. The log is read once for all of them.
 pub(super) async fn fill_models(
-    shadow: &mut ShadowTables,
+    connection: &mut PgConnection,
     fence: &Fence,
     fillings: &mut [ModelFill],
     progress: &RebuildProgress<'_>,
 ) -> Result<(), RebuildError> {
-    let reader = &mut shadow.connection;
-    refuse_archived(reader, fillings).await?;
+    if let Some(border) = ranges::border(connection).await? {
+        let kept_since = kept_since(connection).await?;
+        let needs_archived = |filling: &&ModelFill| filling.needs_archived(border, kept_since);
+        if let Some(ModelFill { model, .. }) = fillings.iter().find(needs_archived) {
+            return Err(RebuildError::Archived { model: *model, through: border.through });
+        }
+    }
     let settled = fence.look_patiently().await?.settled;
-    let mut orders = Vec::with_capacity(fillings.len());
-    for filling in fillings {
-        let goal = filling.fill_goal(reader, settled).await?;
-        if filling.at < goal {
-            orders.push(FillOrder { filling, goal });
-        }
+    let mut goals = Vec::with_capacity(fillings.len());
+    for filling in &*fillings {
+        goals.push(filling.fill_goal(connection, settled).await?);
     }
-    let Some(after) = orders.iter().map(|order| order.filling.at).min() else { return Ok(()) };
-    let goal = orders.iter().map(|order| order.goal).max().unwrap_or(after);
-    let mut groups = Vec::new();
-    for orders in orders.chunk_by_mut(|one, next| !one.is_followed() && !next.is_followed()) {
-        groups.push((orders, shadow.connect_to_shadow().await?));
-    }
-    let reader = &mut shadow.connection;
-    let mut batch = read_batch(reader, after, goal).await?;
+    let goal = goals.iter().copied().max().unwrap_or(0);
     loop {
-        let applied = join_all(
-            groups.iter_mut().map(|(orders, connection)| fill_group(connection, orders, &batch)),
-        );
-        let next =
-            OptionFuture::from((batch.end < goal).then(|| read_batch(reader, batch.end, goal)));
-        // Both end, also after an error: a connection with a pending answer is of no more use.
-        let (applied, next) = join(applied, next).await;
-        applied.into_iter().collect::<Result<(), _>>()?;
-        progress(batch.end, goal);
+        let behind = fillings.iter().zip(&goals).filter(|(filling, goal)| filling.at < **goal);
+        let Some(after) = behind.map(|(filling, _)| filling.at).min() else {
+            return Ok(());
+        };
+        let range = LogRange { after, settled: goal, limit: EVENTS_PER_READ };
+        let events = tail::read(connection, &Upcasters::current(), range).await?;
+        let is_last = (events.len() as u64) < EVENTS_PER_READ.cast_unsigned();
+        let end = events.last().filter(|_| !is_last).map_or(goal, |event| event.position);
+        for (filling, goal) in fillings.iter_mut().zip(&goals) {
+            fill_batch(connection, filling, &events, end.min(*goal)).await?;
+        }
+        progress(end, goal);
         crash::point("rebuilding");
-        match next.transpose()? {
-            Some(next) => batch = next,
-            None => return close_all(groups.into_iter().map(|(_, connection)| connection)).await,
-        }
     }
-}
-
-impl FillOrder<'_> {
-    const fn is_followed(&self) -> bool {
-        self.filling.model.follower().is_some()
-    }
-}
-
-/// Refuses models that are made of events that have left.
-async fn refuse_archived(
-    connection: &mut PgConnection,
-    fillings: &[ModelFill],
-) -> Result<(), RebuildError> {
-    let Some(border) = ranges::border(connection).await? else { return Ok(()) };
-    let kept_since = kept_since(connection).await?;
-    let mut fillings = fillings.iter();
-    match fillings.find(|filling| filling.needs_archived(border, kept_since)) {
-        Some(ModelFill { model, .. }) => {
-            Err(RebuildError::Archived { model: *model, through: border.through })
-        }
-        None => Ok(()),
-    }
-}
-
-async fn close_all(connections: impl Iterator<Item = PgConnection>) -> Result<(), RebuildError> {
-    for connection in connections {
-        connection.close().await?;
-    }
-    Ok(())
-}
-
-async fn read_batch(
-    connection: &mut PgConnection,
-    after: i64,
-    goal: i64,
-) -> Result<FillBatch, TailError> {
-    let range = LogRange { after, settled: goal, limit: EVENTS_PER_READ };
-    let events = tail::read(connection, &Upcasters::current(), range).await?;
-    let is_last = (events.len() as u64) < EVENTS_PER_READ.cast_unsigned();
-    let end = events.last().filter(|_| !is_last).map_or(goal, |event| event.position);
-    Ok(FillBatch { events, end })
-}
-
-/// Applies a batch to models that share a connection.
-async fn fill_group(
-    connection: &mut PgConnection,
-    orders: &mut [FillOrder<'_>],
-    FillBatch { events, end }: &FillBatch,
-) -> Result<(), RebuildError> {
-    for FillOrder { filling, goal } in orders {
-        fill_batch(connection, filling, events, (*end).min(*goal)).await?;
-    }
-    Ok(())
 }
 
 async fn fill_batch(

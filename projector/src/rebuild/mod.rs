@@ -93,7 +93,7 @@ impl Rebuild<'_> {
     }
 
     async fn fill_models(&mut self, fillings: &mut [ModelFill]) -> Result<(), RebuildError> {
-        fill::fill_models(&mut self.shadow, &self.fence, fillings, self.progress).await
+        fill::fill_models(&mut self.shadow.connection, &self.fence, fillings, self.progress).await
     }
 
     async fn rebuild_one(

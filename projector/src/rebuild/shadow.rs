@@ -42,7 +42,7 @@ impl ShadowTables {
             ("enable_seqscan", "on"),
             ("enable_bitmapscan", "on"),
         ]);
-        let mut connection = connect_to_shadow(&options).await?;
+        let mut connection = options.clone().options([("search_path", SCHEMA)]).connect().await?;
         if !is_alone(&mut connection).await? {
             return Err(RebuildError::Another);
         }
@@ -55,11 +55,6 @@ impl ShadowTables {
     /// Opens another connection, which reads the live tables.
     pub(super) async fn connect_to_live(&self) -> Result<PgConnection, sqlx::Error> {
         self.options.connect().await
-    }
-
-    /// Opens another connection, which sees what this one sees.
-    pub(super) async fn connect_to_shadow(&self) -> Result<PgConnection, sqlx::Error> {
-        connect_to_shadow(&self.options).await
     }
 
     /// Checks that the live tables still have the definitions of the shadow's.
@@ -96,10 +91,6 @@ impl ShadowTables {
         self.connection.execute("select pg_advisory_unlock_all()").await?;
         self.connection.close().await
     }
-}
-
-async fn connect_to_shadow(options: &PgConnectOptions) -> Result<PgConnection, sqlx::Error> {
-    options.clone().options([("search_path", SCHEMA)]).connect().await
 }
 
 /// Takes the lock of rebuilds, which lasts as long as the connection.
