@@ -99,7 +99,7 @@ async fn unsigned_events_are_read_again_daily() {
 #[tokio::test]
 async fn another_process_resumes_an_older_stretch() {
     let log = LongLog::new().await;
-    let mut first = log.rereading_within(3);
+    let mut first = log.rereading_within(4);
     assert_eq!(log.ended(&mut first).await.outcome, VerificationOutcome::Intact);
     let before = log.state().await.intact.unwrap();
     log.world.pass(DAY);
@@ -110,7 +110,7 @@ async fn another_process_resumes_an_older_stretch() {
     let running = log.state().await.running.unwrap();
     drop(first);
     log.world.pass(Duration::from_secs(61));
-    let mut second = log.rereading_within(3);
+    let mut second = log.rereading_within(4);
     while log.state().await.running.is_none_or(|now| now.position == running.position) {
         second.step().await.unwrap();
         log.world.pass(Duration::from_secs(61));
