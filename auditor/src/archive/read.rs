@@ -92,8 +92,8 @@ impl ArchiveReader {
         Ok(Self { archive, manifests: vec![manifest] })
     }
 
-    /// Reads and checks the manifests of the segments of some periods, up to a position. It reads few
-    /// others, because the times of segments ascend. `None` if these are more than `most` segments.
+    /// Reads and checks the manifests of the segments of some periods, up to a position. It reads
+    /// few others, because the times of segments ascend. `None` for more than `most` segments.
     ///
     /// # Errors
     /// [`AuditError::BrokenArchive`], or the error of a file.

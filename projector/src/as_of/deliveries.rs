@@ -107,7 +107,7 @@ pub async fn find_delivery(
         let differs =
             as_of == AsOf::NOW && then.as_ref().is_none_or(|then| then.row.state != known.state);
         if let Some(border) = known.border_above(connection, differs).await? {
-            let left = LeftStreams::find(connection, firm_id, border, &known).await?;
+            let left = known.left_streams(connection, firm_id, border).await?;
             return Err(AsOfError::Left(left));
         }
     }
@@ -122,10 +122,10 @@ pub async fn find_delivery(
 
 /// A delivery of history.
 #[derive(Debug, FromRow)]
-pub(super) struct KnownDelivery {
+struct KnownDelivery {
     #[sqlx(flatten)]
-    pub(super) begun: BegunDelivery,
-    pub(super) ended_at: Option<DateTime<Utc>>,
+    begun: BegunDelivery,
+    ended_at: Option<DateTime<Utc>>,
     state: String,
 }
 
@@ -148,14 +148,43 @@ impl KnownDelivery {
         let first = load_first(connection, &Upcasters::current(), kind, &[&first_id]).await?;
         Ok((differs || first.is_empty()).then_some(border))
     }
+
+    /// Returns where its events lie. History knows when it was made and has ended, and the firm's
+    /// replays may have sent it again since then.
+    async fn left_streams(
+        &self,
+        connection: &mut PgConnection,
+        firm_id: Uuid,
+        border: LogBorder,
+    ) -> Result<LeftStreams, sqlx::Error> {
+        let Self { begun, ended_at, .. } = self;
+        let replays: Vec<(DateTime<Utc>, Option<DateTime<Utc>>)> = sqlx::query_as(
+            "select requested_at, ended_at + interval '1 day' from replays
+              where firm_id = $1 and requested_at between $2 and $3",
+        )
+        .bind(firm_id)
+        .bind(begun.created_at)
+        .bind(border.since)
+        .fetch_all(connection)
+        .await?;
+        let own = (begun.created_at, *ended_at);
+        let periods = replays.into_iter().chain([own]).map(|(since, until)| {
+            let until = until.map_or(border.since, |until| until.min(border.since));
+            // The border has no time if nothing lies behind it.
+            let until = until.checked_add_signed(CLOCKS_DIFFER_MAX).unwrap_or(until);
+            (since - CLOCKS_DIFFER_MAX).into()..=until.into()
+        });
+        let ids = begun.occurrence_id.into_iter().chain([begun.delivery_id]).collect();
+        Ok(LeftStreams { ids, through: border.through, periods: periods.collect() })
+    }
 }
 
 /// A delivery that may have begun by that moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, FromRow)]
-pub(super) struct BegunDelivery {
-    pub(super) created_at: DateTime<Utc>,
-    pub(super) delivery_id: Uuid,
-    pub(super) occurrence_id: Option<Uuid>,
+struct BegunDelivery {
+    created_at: DateTime<Utc>,
+    delivery_id: Uuid,
+    occurrence_id: Option<Uuid>,
     hook_id: Option<Uuid>,
 }
 
