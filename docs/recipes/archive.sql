@@ -1,6 +1,7 @@
 -- Reads an archive of the log with DuckDB, in place:
 --
---     duckdb -cmd "set variable archive = '/var/archive/firmforms'" -cmd '.read archive.sql'
+--     duckdb -cmd "set variable archive = '/var/archive/firmforms'" \
+--         -cmd '.read docs/recipes/archive.sql'
 --
 -- Hashes are checked by read_archive.py and by `firmforms archive verify`. Examples:
 --
