@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use api::queries::{as_of, history};
 use api::{AuditAccess, Service};
-use auditor::archive::LogArchive;
+use auditor::archive::{ArchiveReader, LogArchive};
 use auditor::{AuditVerifier, CheckpointFolder, KeyFolder, Notary};
+use chrono::{DateTime, TimeDelta, Utc};
 use domain::audit::{EndedVerification, VerificationOutcome};
 use domain::event::Actor;
 use domain::values::AsOf;
@@ -345,6 +346,30 @@ impl Full {
         }
         shown
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn segments_are_found_by_time() {
+    let log = Full::new().await;
+    let (id, began): (String, DateTime<Utc>) = sqlx::query_as(
+        "select aggregate_id, recorded_at from events where event_type = 'DeliveryAttempted'
+          order by position limit 1",
+    )
+    .fetch_one(log.world.pool())
+    .await
+    .unwrap();
+    let keys = log.notary().known_keys().unwrap().keys;
+    let found = |days: i64, most: usize| {
+        let archive = LogArchive::in_folder(log.archive());
+        let begin = began + TimeDelta::days(days);
+        let period = begin.into()..=(begin + TimeDelta::hours(1)).into();
+        let opened =
+            ArchiveReader::open_periods(archive, &keys, RANGE_POSITIONS, &[period], most).unwrap();
+        opened.map(|reader| reader.find_streams(std::slice::from_ref(&id)).unwrap().len())
+    };
+    assert!(found(0, 100).unwrap() > 0);
+    assert_eq!((found(-30, 100), found(300, 100)), (Some(0), Some(0)));
+    assert_eq!(found(0, 0), None, "too many segments");
 }
 
 /// The archive has the events of a delivery, and history knows where they lie.
