@@ -2,8 +2,8 @@
 //! Beside each stands the burst on an empty database, in turn with it, so that the machine's mood
 //! is in both.
 //!
-//! The log is filled with bursts, so all its events were delivered. Firms and subscriptions are
-//! made in batches by the same appends that make one.
+//! The log is filled with deliveries that have ended, by the same appends as those of the service.
+//! Firms and subscriptions are made in batches by the same appends that make one.
 
 mod axis;
 mod report;
@@ -18,7 +18,7 @@ use self::report::{Report, Row, ThereIs};
 use crate::burst::{Burst, Sent};
 use crate::peer::Peer;
 use crate::population::Population;
-use crate::rebuild::log::height;
+use crate::rebuild::log::{self, height};
 use crate::running::{Running, roomy_cluster};
 use crate::service::described;
 
@@ -29,8 +29,8 @@ const HOOKS: usize = 10;
 /// Subscriptions of a firm without events: as many as a firm may have.
 const HOOKS_OF_OTHERS: usize = 100;
 
-/// Events of a burst that fills the log.
-const FILL: usize = 2_000;
+/// Events that the projector follows in a second, at least.
+const FOLLOWED_PER_SECOND_MIN: u32 = 5_000;
 
 /// The work that follows from many appends takes no longer.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -134,18 +134,20 @@ impl Bench<'_> {
         Ok(Grown { running, subscriptions: firms.len() * HOOKS, firms })
     }
 
-    /// Delivers until the log has so many events.
+    /// Appends deliveries until the log has so many events.
     async fn fill(&mut self, grown: &Grown, count: usize) -> anyhow::Result<()> {
-        // One that happened, and a queueing and a try for each subscription.
-        let each = 1 + 2 * HOOKS;
-        loop {
-            let there = usize::try_from(height(&grown.running.world).await?)?;
-            let missing = count.saturating_sub(there).div_ceil(each);
-            if missing == 0 {
-                return grown.running.settle(PATIENCE).await;
-            }
-            grown.burst(FILL.min(missing), &mut self.peer).await?;
+        let world = &grown.running.world;
+        let mut listed = Vec::new();
+        for firm in &grown.firms {
+            let hooks = sqlx::query_scalar("select hook_id from hooks where firm_id = $1")
+                .bind(firm.id)
+                .fetch_all(world.pool())
+                .await?;
+            listed.push((firm.clone(), hooks));
         }
+        log::fill(world, &listed, u64::try_from(count)?).await?;
+        let followed = Duration::from_secs_f64(count as f64 / f64::from(FOLLOWED_PER_SECOND_MIN));
+        grown.running.settle(PATIENCE + followed).await
     }
 
     /// Subscribes firms to which nothing happens, until there are so many subscriptions.
