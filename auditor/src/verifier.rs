@@ -74,20 +74,18 @@ struct Verification {
     began_at: Timestamp,
     parts: VerifiedParts,
     verified_to: i64,
-    /// Why a part could not be verified completely.
+    /// Why a part could not be verified completely. Progress is not noted from then on, so that
+    /// another process reads the part again.
     incomplete: Option<String>,
     /// Whether the last verdict may be about the archive.
     needs_archive: bool,
     /// Whether this one may be.
     has_read_archive: bool,
-    /// Whether an event could not be read. Then progress is not noted, so that another process
-    /// reads the event again.
-    has_unread: bool,
 }
 
 impl Verification {
     async fn note_progress(&mut self) -> Result<(), AuditError> {
-        if self.has_unread {
+        if self.incomplete.is_some() {
             return Ok(());
         }
         let running = RunningVerification { began_at: self.began_at, position: self.verified_to };
@@ -121,12 +119,11 @@ impl AuditVerifier {
         let later = VerifierMode::Waiting { until: epoch_second(now) + RETRY_SECONDS };
         let mut session = self.pool.acquire().await?;
         let state = verifications::state(&mut session).await?;
-        let due = state.ended.map_or(0, |ended| self.next_due(&ended));
-        if state.running.is_none() && epoch_second(now) < due {
+        let due = self.due_second(&state);
+        if epoch_second(now) < due {
             return Ok(VerifierMode::Waiting { until: due.min(epoch_second(now) + LOOK_SECONDS) });
         }
-        if state.needs_archive && self.archive.is_none() {
-            // This process would not see a flaw of the archive, and must not call the log intact.
+        if !self.may_acquit(&state) {
             return Ok(later);
         }
         let signed = signatures::last(&mut session).await?;
@@ -142,9 +139,7 @@ impl AuditVerifier {
         }
         // The process before may have ended its work meanwhile.
         let state = verifications::state(&mut session).await?;
-        let due = state.ended.as_ref().map_or(0, |ended| self.next_due(ended));
-        let is_ended = state.running.is_none() && epoch_second(now) < due;
-        if is_ended || state.needs_archive && self.archive.is_none() {
+        if epoch_second(now) < self.due_second(&state) || !self.may_acquit(&state) {
             return Ok(later);
         }
         let VerificationState { running, intact, needs_archive, .. } = state;
@@ -159,7 +154,6 @@ impl AuditVerifier {
             incomplete: None,
             needs_archive,
             has_read_archive: false,
-            has_unread: false,
         };
         self.begin_part(Box::new(verification), now).await
     }
@@ -200,7 +194,6 @@ impl AuditVerifier {
             (outcome, Some(through)) => {
                 if let VerificationOutcome::Incomplete(why) = outcome {
                     verification.incomplete = Some(why);
-                    verification.has_unread = true;
                 }
                 verification.verified_to = through;
                 verification.note_progress().await?;
@@ -242,6 +235,20 @@ impl AuditVerifier {
         Ok(VerifierMode::Waiting { until })
     }
 
+    /// Whether this process may call the log intact. Without the archive it would not see a flaw
+    /// of the archive.
+    const fn may_acquit(&self, state: &VerificationState) -> bool {
+        !state.needs_archive || self.archive.is_some()
+    }
+
+    /// The second at which a verification is due. One under way is due at once.
+    fn due_second(&self, state: &VerificationState) -> i64 {
+        match (&state.running, &state.ended) {
+            (None, Some(ended)) => self.next_due(ended),
+            _ => 0,
+        }
+    }
+
     /// The second at which the verification after this one is due.
     fn next_due(&self, ended: &EndedVerification) -> i64 {
         let wait = match ended.outcome.next(self.broken_in_row) {
@@ -263,7 +270,6 @@ impl AuditVerifier {
         verification.verified_to = walk.position().max(verification.verified_to);
         verification.has_read_archive |= walk.has_read_archive();
         if let Some(why) = walk.unread_reason() {
-            verification.has_unread = true;
             verification.incomplete.get_or_insert(why);
         }
         match step {

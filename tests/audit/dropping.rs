@@ -30,6 +30,12 @@ use vault::SystemEntropy;
 use crate::proof::{DAY, daily};
 use crate::ranges;
 
+/// A replay that waits for an operator, for the tests of what holds a range.
+pub(crate) const PAUSED_REPLAY: &str = "
+    insert into replays (replay_id, firm_id, state, reason, force, rate_per_second, selected,
+                         requested_at, sequence)
+    values (gen_random_uuid(), gen_random_uuid(), 'paused', 'r', false, 1, 0, now(), 1)";
+
 /// A world whose log has filled its first range, with an archive of it.
 struct Full {
     world: World,
@@ -187,7 +193,7 @@ impl Full {
             .unwrap()
     }
 
-    /// The same digest, without the events that order ranges to leave.
+    /// The digest of all events but those that order ranges to leave.
     async fn events_but_orders(&self) -> String {
         sqlx::query_scalar(
             "select md5(string_agg(e::text, '' order by position)) from events e
@@ -217,7 +223,8 @@ impl Full {
 
     /// A process without the archive.
     fn lone_verifier(&self) -> AuditVerifier {
-        let (pool, clock) = (self.world.pool().clone(), self.world.clock.clone());
+        let pool = self.world.pool().clone();
+        let clock = self.world.clock.clone();
         AuditVerifier::new(self.notary(), pool, clock, daily(5))
     }
 
@@ -502,13 +509,7 @@ async fn a_needed_range_stays() {
     kept("no signed checkpoint covers the order").await;
     log.follow().await;
     for (needs, says, back) in [
-        (
-            "insert into replays (replay_id, firm_id, state, reason, force, rate_per_second,
-                                  selected, requested_at, sequence)
-             values (gen_random_uuid(), gen_random_uuid(), 'paused', 'r', false, 1, 0, now(), 1)",
-            "a replay has not ended",
-            "delete from replays where reason = 'r'",
-        ),
+        (PAUSED_REPLAY, "a replay has not ended", "delete from replays where reason = 'r'"),
         (
             "insert into unspread (firm_id, position, occurrence_id)
              values (gen_random_uuid(), 5, gen_random_uuid())",
@@ -690,7 +691,8 @@ async fn the_daily_verification_reads_the_archive() {
     log.assert_taken_back(&mut verifier).await;
 
     // The flaw lies where the segment is opened.
-    let (manifest, aside) = (log.archive().join("00000001.json"), log.folder.path().join("aside"));
+    let manifest = log.archive().join("00000001.json");
+    let aside = log.folder.path().join("aside");
     fs::rename(&manifest, &aside).unwrap();
     let flaw = log.flaw_within_days(&mut verifier).await;
     assert!(flaw.contains("segment 1") && flaw.contains("has no such segment"), "{flaw}");

@@ -14,6 +14,7 @@ use tests::process::firmforms;
 use tests::{Firm, Receiver, TestDatabase, World, history_ranges};
 use uuid::Uuid;
 
+use crate::dropping::PAUSED_REPLAY;
 use crate::rebuild::make;
 
 const DAY: Duration = Duration::from_hours(24);
@@ -131,13 +132,7 @@ async fn a_needed_month_stays() {
             "its headers are kept",
             "delete from step_headers",
         ),
-        (
-            "insert into replays (replay_id, firm_id, state, reason, force, rate_per_second,
-                                  selected, requested_at, sequence)
-             values (gen_random_uuid(), gen_random_uuid(), 'paused', 'r', false, 1, 0, now(), 1)",
-            "a replay has not ended",
-            "delete from replays",
-        ),
+        (PAUSED_REPLAY, "a replay has not ended", "delete from replays"),
         (
             "update checkpoints set position = 1 where name = 'deliveries'",
             "history has not followed",

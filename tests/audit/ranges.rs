@@ -200,7 +200,7 @@ async fn rights_on_columns_stay() {
 async fn the_log_stays_beside_an_older_build() {
     let world = old_world().await;
     world.firm().await;
-    // What was begun is taken back, because the border would refuse the older build's appends.
+    // The begun layout is taken back: its border would refuse the older build's appends.
     ranges_of(&world).step().await.unwrap();
     let mut worker = LogRanges::new(world.projector().clone(), NewFormats::default());
     for _ in 0..6 {

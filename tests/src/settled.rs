@@ -7,8 +7,8 @@ use sqlx::PgPool;
 /// How often to look.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What is left: rows of the outbox, occurrences that are not spread, and the deliveries that events
-/// name and history has not yet shown at their end. There is one delivery for each subscription
+/// The work that is left: rows of the outbox, occurrences that are not spread, and the deliveries
+/// that events name and history has not yet shown at their end. There is one delivery for each subscription
 /// that an occurrence lists, and for each reissue and repair.
 const LEFT: &str = "
 select (select count(*) from outbox), (select count(*) from unspread),
@@ -21,7 +21,7 @@ select (select count(*) from outbox), (select count(*) from unspread),
 ///
 /// # Errors
 ///
-/// If this takes longer: what is left.
+/// The work that is left, if this takes longer.
 pub async fn until_settled(pool: &PgPool, within: Duration) -> Result<(), String> {
     let mut left = Ok((0, 0, 0));
     let settled = async {

@@ -337,7 +337,8 @@ impl World {
 
     /// Drops the months of history whose end is as old as this.
     pub async fn drop_old_history(&self, keep_for: Duration) {
-        let (pool, clock) = (self.projector.pool().clone(), self.clock.clone());
+        let pool = self.projector.pool().clone();
+        let clock = self.clock.clone();
         drain(HistoryDropWorker::new(pool, clock, keep_for)).await;
     }
 

@@ -25,7 +25,9 @@ mod write;
 
 use domain::audit::SegmentManifest;
 use serde::{Deserialize, Serialize};
+use tokio::task::spawn_blocking;
 
+use crate::error::AuditError;
 use crate::keys::PublicKey;
 
 pub use access::{BucketAccess, BucketPlace, NoBucketPlace};
@@ -35,6 +37,16 @@ pub use range::{ArchivedRange, attach_range, compare_range};
 pub use read::{ArchiveFilter, ArchiveReader};
 pub use verify::{ArchiveReport, VerifiedPart, verify};
 pub use write::{ArchiveStanding, ArchiveStep, SEGMENT_AGE_MIN, SegmentWriter};
+
+/// Reads files on a thread of its own, beside those that serve other calls.
+pub(crate) async fn read_beside<T: Send + 'static>(
+    read: impl FnOnce() -> Result<T, AuditError> + Send + 'static,
+) -> Result<T, AuditError> {
+    match spawn_blocking(read).await {
+        Ok(read) => read,
+        Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+    }
+}
 
 /// A signed manifest, as its file holds it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,11 +5,12 @@ use domain::audit::SegmentManifest;
 use eventstore::ranges::{self, StoredRange};
 use projector::seals;
 use sqlx::PgPool;
-use tokio::task::{block_in_place, spawn_blocking};
+use tokio::task::block_in_place;
 use vault::installation;
 
 use super::files::LogArchive;
 use super::read::ArchiveReader;
+use super::read_beside;
 use super::verify::{VerifiedPart, verify};
 use crate::error::AuditError;
 use crate::notary::Notary;
@@ -52,10 +53,9 @@ pub async fn compare_range(
         Ok::<_, AuditError>((Some(found.manifest), report.flaws))
     };
     let lacking = |why: String| Ok(ArchivedRange::Lacking(why));
-    let (manifest, flaws) = match spawn_blocking(read).await {
-        Ok(Err(AuditError::BrokenArchive(flaw))) => return lacking(flaw.to_string()),
-        Ok(read) => read?,
-        Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+    let (manifest, flaws) = match read_beside(read).await {
+        Err(AuditError::BrokenArchive(flaw)) => return lacking(flaw.to_string()),
+        read => read?,
     };
     let Some(manifest) = manifest else {
         return lacking(format!("it has no segment {last}"));

@@ -85,10 +85,7 @@ impl ArchiveReader {
             _ => archive.find_manifest(number - 1)?.map(|before| before.manifest),
         };
         manifest.check(before.as_ref()).map_err(|fault| broken(fault.to_string()))?;
-        let index = archive.read_index(&manifest)?;
-        if Sha256::digest(&index)[..] != manifest.index_file.sha256 {
-            return Err(broken("the index is not the one of its manifest".to_owned()));
-        }
+        read_checked_index(&archive, &manifest)?;
         Ok(Self { archive, manifests: vec![manifest] })
     }
 
@@ -137,11 +134,7 @@ impl ArchiveReader {
     pub fn find_streams(&self, ids: &[String]) -> Result<Vec<ArchivedEvent>, AuditError> {
         let mut events = Vec::new();
         for manifest in &self.manifests {
-            let index = self.archive.read_index(manifest)?;
-            if Sha256::digest(&index)[..] != manifest.index_file.sha256 {
-                let why = "the index is not the one of its manifest";
-                return Err(AuditError::in_segment(manifest.number, None, why));
-            }
+            let index = read_checked_index(&self.archive, manifest)?;
             let numbers: BTreeSet<_> =
                 ids.iter().flat_map(|id| blocks_of(&index, stream_key(id))).collect();
             if numbers.is_empty() {
@@ -247,6 +240,19 @@ fn read_signed(
     };
     check_signature(&signed, trusted).map_err(broken)?;
     Ok(signed.manifest)
+}
+
+/// Reads the index of a segment, which must be the one of its manifest.
+fn read_checked_index(
+    archive: &LogArchive,
+    manifest: &SegmentManifest,
+) -> Result<Vec<u8>, AuditError> {
+    let index = archive.read_index(manifest)?;
+    if Sha256::digest(&index)[..] != manifest.index_file.sha256 {
+        let why = "the index is not the one of its manifest";
+        return Err(AuditError::in_segment(manifest.number, None, why));
+    }
+    Ok(index)
 }
 
 /// Returns the first segment with events of this time or later, before `end`.

@@ -22,10 +22,10 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 use vault::installation;
 
-use super::SignedManifest;
 use super::files::LogArchive;
 use super::lines::{SegmentContent, compress, event_line};
 use super::verify::{check_manifest, verify_segment};
+use super::{SignedManifest, read_beside};
 use crate::error::AuditError;
 use crate::flaw::FlawLocation;
 use crate::notary::Notary;
@@ -144,10 +144,7 @@ impl<'a> SegmentWriter<'a> {
     /// [`AuditError::BrokenArchive`] if the archive is not of this log.
     pub async fn standing(&self) -> Result<ArchiveStanding, AuditError> {
         let archive = self.archive.clone();
-        let last = match spawn_blocking(move || archive.read_last()).await {
-            Ok(last) => last?,
-            Err(panic) => std::panic::resume_unwind(panic.into_panic()),
-        };
+        let last = read_beside(move || archive.read_last()).await?;
         let mut connection = self.pool.acquire().await?;
         let end = self.check_end(&mut connection, last).await?;
         let through = SegmentManifest::ends_at(end.number());

@@ -10,11 +10,10 @@ use eventstore::proof::{self, CheckedEvent};
 use eventstore::ranges::{self, DroppedRange, StoredRange};
 use eventstore::{TRAFFIC_KINDS, Upcasters};
 use sqlx::PgConnection;
-use tokio::task::spawn_blocking;
 
 use super::rows::ROWS_PER_PAGE;
 use super::{FlawLocation, VerifyStop, broken_at};
-use crate::archive::{ArchiveReader, LogArchive};
+use crate::archive::{ArchiveReader, LogArchive, read_beside};
 use crate::error::AuditError;
 use crate::keys::PublicKey;
 
@@ -259,11 +258,9 @@ async fn compare_kept(
 async fn run_blocking<T: Send + 'static>(
     read: impl FnOnce() -> Result<T, AuditError> + Send + 'static,
 ) -> Result<T, VerifyStop> {
-    let ended = spawn_blocking(read).await;
-    match ended {
-        Ok(Ok(read)) => Ok(read),
-        Ok(Err(AuditError::BrokenArchive(flaw))) => Err(VerifyStop::Broken(flaw)),
-        Ok(Err(error)) => Err(VerifyStop::Failed(error)),
-        Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+    match read_beside(read).await {
+        Ok(read) => Ok(read),
+        Err(AuditError::BrokenArchive(flaw)) => Err(VerifyStop::Broken(flaw)),
+        Err(error) => Err(VerifyStop::Failed(error)),
     }
 }

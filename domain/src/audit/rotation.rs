@@ -76,7 +76,7 @@ impl LogRotation {
         let Some(intact) = intact.filter(|intact| self.is_in_period(intact.at, begin)) else {
             return whole;
         };
-        let end = self.place_at(begin, intact.position);
+        let end = self.find_place(begin, intact.position);
         let begins_anew = self.lap_at(intact.at) != self.lap_at(begin) || end < intact.reread_to;
         let rest_after = intact.position.min(signed_to);
         let (after, rest_after) = if begins_anew {
@@ -106,7 +106,7 @@ impl LogRotation {
             Some(reread_to) => IntactVerification { at: times.began_at, position, reread_to },
             // A verification of the whole log may take longer than a period.
             None => {
-                let reread_to = self.place_at(times.ended_at, position);
+                let reread_to = self.find_place(times.ended_at, position);
                 IntactVerification { at: times.ended_at, position, reread_to }
             }
         }
@@ -118,7 +118,7 @@ impl LogRotation {
     }
 
     /// The end of the block that the rotation has reached at this time, in a log of this length.
-    fn place_at(self, at: Timestamp, length: i64) -> i64 {
+    fn find_place(self, at: Timestamp, length: i64) -> i64 {
         let period = i128::from(self.period_millis());
         if period == 0 {
             return 0;
